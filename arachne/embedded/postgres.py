@@ -1,0 +1,102 @@
+"""The embedded PostgreSQL: initialised on first start, reached over a Unix socket only."""
+
+import os
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from arachne.embedded.process import Owner, await_former, spawn
+from arachne.errors import SetupError
+
+USER = DATABASE = "arachne"
+_LOCALE = ("--locale=C.UTF-8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--encoding=UTF8")
+_TUNING = {
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "max_wal_size": "512MB",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "unix_socket_permissions": "0700",
+    "log_line_prefix": "%m [%p] ",
+}
+_FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """One PostgreSQL server with its data in `data` and its socket in `sockets`."""
+
+    install: Path
+    data: Path
+    sockets: Path
+    log: Path
+    owner: Owner
+    durable: bool = True
+
+    name = "postgres"
+    stop_signal = signal.SIGINT  # "fast" shutdown: rolls back, checkpoints, leaves
+
+    @property
+    def url(self) -> str:
+        """SQLAlchemy's URL of the database."""
+        return f"postgresql+psycopg://{USER}@/{DATABASE}?host={quote(str(self.sockets), safe='/')}"
+
+    @property
+    def _folder(self) -> str:
+        """The data folder as the server is told it: as root, its owner may not get through the folders above it."""
+        return str(self.data) if self.owner.name is None else "/proc/self/cwd"
+
+    def prepare(self) -> None:
+        """The data folder is initialised.
+
+        Raises:
+            SetupError: it can't be initialised; says why.
+        """
+        self.owner.take(self.data)
+        if not (self.data / "PG_VERSION").exists():
+            self._initialise()
+
+    def _initialise(self) -> None:
+        for left_over in self.data.iterdir():
+            raise SetupError(f"{self.data} holds {left_over.name} but no database. Move it away, or choose another.")
+        command = [str(self.install / "bin" / "initdb"), "-D", self._folder, "-U", USER, "--auth=trust", *_LOCALE]
+        done = subprocess.run(  # noqa: S603
+            [*command, *(() if self.durable else ("--no-sync",))],
+            cwd=self.data, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+            env=_environment(), user=self.owner.user, group=self.owner.group, extra_groups=self.owner.extra_groups,
+        )  # fmt: skip
+        if done.returncode:
+            raise SetupError(f"PostgreSQL's data folder could not be made in {self.data}: {done.stderr.strip()}")
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """The started server, which shuts down when the calling thread ends."""
+        await_former(self.data / "postmaster.pid", self.sockets.name)
+        settings = _TUNING if self.durable else _TUNING | _FORGETFUL
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        return spawn(
+            [self.install / "bin" / "postgres", "-D", self._folder, "-h", "", "-k", self.sockets, *options],
+            log=self.log, cwd=self.data, owner=self.owner, death_signal=self.stop_signal, env=_environment(),
+        )  # fmt: skip
+
+    def answers(self) -> bool:
+        """Whether the server takes connections; makes the database on the first."""
+        try:
+            with psycopg.connect(
+                host=str(self.sockets), user=USER, dbname="postgres", autocommit=True, connect_timeout=5
+            ) as link:
+                found = link.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone()
+                if found is None:
+                    link.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+def _environment() -> dict[str, str]:
+    """An environment without PG* variables of the caller's, which would steer the server."""
+    return {"PATH": os.defpath, "LC_ALL": "C", "LANG": "C"}
