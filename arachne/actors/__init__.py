@@ -1,0 +1,1 @@
+"""Dramatiq actors: broker, middleware and the worker processes."""

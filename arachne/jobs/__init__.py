@@ -1,0 +1,1 @@
+"""Jobs and their images: submitted, claimed, finished, cancelled, read."""

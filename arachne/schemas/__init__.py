@@ -1,0 +1,1 @@
+"""SQLModel tables and pydantic wire models. Opens no connection."""

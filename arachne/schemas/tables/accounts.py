@@ -1,0 +1,80 @@
+"""Who may call: plans, accounts, their clients, and the keys tokens are signed with."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from sqlalchemy import LargeBinary, Numeric, UniqueConstraint
+from sqlmodel import Field, SQLModel
+
+from arachne.schemas.tables.columns import Json, Moment, TextList, created_now, moment
+
+PRICE = Numeric(18, 6)
+
+
+class Plan(SQLModel, table=True):
+    """Prices per image in `currency`, the monthly quota (None: unlimited), and rates that override the settings'."""
+
+    plan_id: str = Field(primary_key=True)
+    currency: str = "USD"
+    price_image: Decimal = Field(default=Decimal(0), sa_type=PRICE)
+    price_cached: Decimal = Field(default=Decimal(0), sa_type=PRICE)
+    price_vlm: Decimal = Field(default=Decimal(0), sa_type=PRICE)
+    monthly_images: int | None = None
+    rates: dict[str, str] = Field(default_factory=dict, sa_type=Json)
+    created_at: datetime = created_now()
+
+
+class Account(SQLModel, table=True):
+    """A tenant. `weight` and `max_in_flight` are its share of the workers."""
+
+    __table_args__ = (UniqueConstraint("issuer", "claim", name="uq_account_identity"),)
+
+    account_id: str = Field(primary_key=True)
+    name: str = Field(unique=True)
+    plan_id: str = Field(default="default", foreign_key="plan.plan_id")
+    issuer: str | None = None
+    claim: str | None = None
+    weight: float = 1.0
+    max_in_flight: int = 1000
+    webhook_secret: bytes | None = Field(default=None, sa_type=LargeBinary)
+    webhook_secret_old: bytes | None = Field(default=None, sa_type=LargeBinary)
+    webhook_secret_old_until: datetime | None = moment()
+    created_at: datetime = created_now()
+    disabled_at: datetime | None = moment()
+
+
+class ApiClient(SQLModel, table=True):
+    """An OAuth client of an account; only hashes of its secrets are kept."""
+
+    __tablename__ = "api_client"
+
+    client_id: str = Field(primary_key=True)
+    account_id: str = Field(foreign_key="account.account_id", index=True)
+    name: str
+    scopes: list[str] = Field(sa_type=TextList)
+    secret_hash: str
+    secret_hash_old: str | None = None
+    secret_old_until: datetime | None = moment()
+    created_at: datetime = created_now()
+    disabled_at: datetime | None = moment()
+
+
+class SigningKey(SQLModel, table=True):
+    """An Ed25519 key; `private` is encrypted, `public` is its JWK."""
+
+    __tablename__ = "signing_key"
+
+    kid: str = Field(primary_key=True)
+    private: bytes = Field(sa_type=LargeBinary)
+    public: dict[str, str] = Field(sa_type=Json)
+    created_at: datetime = created_now()
+    retired_at: datetime | None = moment()
+
+
+class RevokedToken(SQLModel, table=True):
+    """A token that is refused although it verifies; forgotten once it has expired anyway."""
+
+    __tablename__ = "revoked_token"
+
+    jti: str = Field(primary_key=True)
+    expires_at: datetime = Field(sa_type=Moment, index=True)

@@ -1,0 +1,66 @@
+"""What was used, by whom, and what operators did."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from sqlalchemy import BigInteger, Index
+from sqlmodel import Field, SQLModel
+
+from arachne.schemas.tables.accounts import PRICE
+from arachne.schemas.tables.columns import Json, Moment, created_now
+
+
+class ApiUsageLog(SQLModel, table=True):
+    """One API call (append-only, one partition a day)."""
+
+    __tablename__ = "api_usage_log"
+    __table_args__ = (
+        Index("ix_api_usage_log_account", "account_id", "at"),
+        {"postgresql_partition_by": "RANGE (at)"},
+    )
+
+    at: datetime = Field(sa_type=Moment, primary_key=True)
+    request_id: str = Field(primary_key=True)
+    account_id: str | None = None
+    subject: str | None = None
+    method: str
+    route: str
+    status: int
+    ms: float
+    bytes_in: int = Field(sa_type=BigInteger)
+    bytes_out: int = Field(sa_type=BigInteger)
+
+
+class UsageEntry(SQLModel, table=True):
+    """The ledger: one entry an image, however often it was tried. Append-only."""
+
+    __tablename__ = "usage_entry"
+    __table_args__ = (Index("ix_usage_entry_account", "account_id", "at"),)
+
+    entry_id: str = Field(primary_key=True)
+    account_id: str
+    subject: str
+    job_id: str
+    image_id: str = Field(unique=True)
+    at: datetime = created_now()
+    cached: bool
+    degraded: bool
+    model_version: str
+    cpu_s: float
+    gpu_s: float
+    size_bytes: int = Field(sa_type=BigInteger)
+    amount: Decimal = Field(sa_type=PRICE)
+    currency: str
+
+
+class AuditLog(SQLModel, table=True):
+    """Something an operator or an account's owner changed. Append-only."""
+
+    __tablename__ = "audit_log"
+
+    audit_id: str = Field(primary_key=True)
+    at: datetime = created_now()
+    account_id: str | None = Field(default=None, index=True)
+    actor: str
+    action: str
+    detail: dict[str, object] = Field(default_factory=dict, sa_type=Json)

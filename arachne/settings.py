@@ -1,0 +1,145 @@
+"""Every setting: its name, unit, default and meaning. Read once at start, passed down, never global.
+
+Environment variables carry the prefix `ARACHNE_`; a `.env` in the working directory is read too.
+The README's table is generated from here.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from arachne.errors import SetupError
+from arachne.schemas.limits import parse_rate
+
+
+def _rate(text: str) -> str:
+    parse_rate(text)
+    return text
+
+
+Rate = Annotated[str, AfterValidator(_rate)]
+Seconds = Annotated[float, Field(gt=0)]
+MIB = 1024 * 1024
+DAY_S = 86_400.0
+
+
+class Settings(BaseSettings):
+    """Frozen settings of one process."""
+
+    model_config = SettingsConfigDict(env_prefix="ARACHNE_", env_file=".env", extra="ignore", frozen=True)
+
+    data_dir: Path = Field(Path("var"), description="Folder for embedded servers, stored images, cache and keys")
+    database_url: str | None = Field(None, description="PostgreSQL URL; embedded server of `arachne up` when unset")
+    redis_url: str | None = Field(None, description="Redis URL; embedded server of `arachne up` when unset")
+    storage_url: str | None = Field(None, description="Object store for images, `file://` or `s3://`; DATA_DIR/storage")
+    secret_key: SecretStr | None = Field(None, description="Encrypts secrets at rest; DATA_DIR/secret.key when unset")
+
+    host: str = Field("127.0.0.1", description="Address the API listens on")
+    port: int = Field(8000, ge=0, le=65535, description="Port the API listens on")
+    public_url: str | None = Field(None, description="URL clients reach the API by; http://HOST:PORT when unset")
+    trusted_proxies: list[str] = Field([], description="Addresses whose X-Forwarded-For is believed (JSON list)")
+    trusted_hosts: list[str] = Field(["*"], description="Host headers that are answered (JSON list)")
+    trusted_issuers: list[dict[str, object]] = Field([], description="External token issuers (JSON list)")
+    token_ttl_s: Seconds = Field(3600, le=DAY_S, description="Lifetime of access tokens, seconds")
+
+    vlm_url: str | None = Field(None, description="URL of the vision-language model's server; none when unset")
+    vlm_api: Literal["ollama", "openai", "none"] | None = Field(
+        None, description="Protocol of VLM_URL; `ollama` when a URL is set, else `none`"
+    )
+    vlm_fast_model: str = Field("qwen2.5vl:7b", description="Model for detail level `standard`")
+    vlm_large_model: str = Field("qwen2.5vl:32b", description="Model for detail level `detailed`")
+    vlm_parallel: int = Field(2, ge=1, description="Requests in flight to the VLM server")
+    languages: list[str] = Field(["eng"], min_length=1, description="Default reading languages (JSON list)")
+
+    vision_rate_limit: Rate = Field("20/minute", description="Vision submissions per user")
+    image_rate_limit: Rate = Field("600/minute", description="Submitted images per user")
+    read_rate_limit: Rate = Field("1200/minute", description="Reads of jobs per user")
+    other_rate_limit: Rate = Field("300/minute", description="All other requests per user")
+
+    max_queue_depth: int = Field(5000, ge=1, description="Images queued over all accounts")
+    max_image_bytes: int = Field(20 * MIB, ge=1, description="Bytes of one image")
+    max_image_pixels: int = Field(50_000_000, ge=1, description="Pixels of one image, frames summed")
+    max_frames: int = Field(100, ge=1, description="Frames of one image with `frames: all`")
+    max_images_per_job: int = Field(500, ge=1, description="Images of one job")
+    max_request_bytes: int = Field(256 * MIB, ge=1, description="Bytes of one request")
+    max_json_bytes: int = Field(32 * MIB, ge=1, description="Bytes of one JSON body")
+
+    lease_s: Seconds = Field(15, description="Seconds without a beat after which a worker counts as lost")
+    job_deadline_s: Seconds = Field(DAY_S, description="Seconds after which a job's unread images fail")
+    soft_time_limit_s: Seconds = Field(100, description="Seconds after which an image stops trying harder")
+    hard_time_limit_s: Seconds = Field(120, description="Seconds after which an image's subprocess is killed")
+    cpu_workers: int = Field(
+        default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="Stage subprocesses of a GPU worker"
+    )
+    stage_memory_bytes: int = Field(1024 * MIB, ge=256 * MIB, description="Memory of one stage subprocess, bytes")
+    stage_images: int = Field(50, ge=1, description="Images after which a stage subprocess is replaced")
+    tessdata_dir: Path | None = Field(None, description="More Tesseract language data, besides the packaged ones")
+
+    original_retention_s: Seconds = Field(7 * DAY_S, description="Seconds originals are kept after the job's end")
+    result_retention_s: Seconds = Field(30 * DAY_S, description="Seconds jobs and results are kept after their end")
+    event_retention_s: Seconds = Field(30 * DAY_S, description="Seconds events and delivery logs are kept")
+    tombstone_s: Seconds = Field(30 * DAY_S, description="Seconds a deleted job answers 410 before 404")
+    idempotency_ttl_s: Seconds = Field(DAY_S, description="Seconds an Idempotency-Key is remembered")
+
+    webhook_retry_seconds: list[Annotated[float, Field(ge=0)]] = Field(
+        [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400],
+        description="Delays before each retry of a webhook, seconds (JSON list)",
+    )
+    webhook_timeout_s: Seconds = Field(15, description="Seconds a webhook receiver has to answer")
+    webhook_disable_after_s: Seconds = Field(5 * DAY_S, description="Seconds of failure that disable an endpoint")
+    webhook_inline_bytes: int = Field(20_000, ge=0, description="Bytes up to which results are inlined in events")
+    webhook_egress_allow: list[str] = Field([], description="`host-or-network[:port]` webhooks may reach (JSON list)")
+    image_egress_allow: list[str] = Field([], description="`host-or-network[:port]` images may come from (JSON list)")
+    egress_allow_http: bool = Field(False, description="Allow http:// besides https:// for outgoing requests")
+    egress_ports: list[int] = Field([443, 80, 8443, 8080], description="Ports outgoing requests may use (JSON list)")
+
+    cache_scope: Literal["account", "shared"] = Field("account", description="Who shares cached results")
+    cache_max_bytes: int = Field(1024 * MIB, ge=MIB, description="Size of vlm_cache.db on each machine, bytes")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least level that is logged")
+
+    @classmethod
+    def load(cls, **overrides: object) -> Self:
+        """Settings from the environment, `.env` and `overrides` (None ones are ignored).
+
+        Raises:
+            SetupError: a value is not acceptable; names the variable and why.
+        """
+        chosen = {name: value for name, value in overrides.items() if value is not None}
+        try:
+            return cls(**(_compat_environment() | chosen))  # type: ignore[arg-type]  # validated right here
+        except ValidationError as error:
+            lines = [f"ARACHNE_{'.'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()]
+            raise SetupError("Settings are not acceptable. " + "; ".join(lines)) from None
+
+    @property
+    def base_url(self) -> str:
+        """The URL clients reach the API by, without a trailing slash; also the token issuer."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return (self.public_url or f"http://{host}:{self.port}").rstrip("/")
+
+    @property
+    def vlm_protocol(self) -> Literal["ollama", "openai", "none"]:
+        """The protocol in force: `none` without a URL."""
+        if self.vlm_url is None:
+            return "none"
+        return self.vlm_api or "ollama"
+
+
+def _compat_environment() -> dict[str, str]:
+    """The original system's variables, where ARACHNE_COMPAT_ENV asks for them and ours are not set."""
+    if os.environ.get("ARACHNE_COMPAT_ENV", "").lower() not in {"1", "true", "yes"}:
+        return {}
+    names = {
+        "DATABASE_URL": "database_url",
+        "REDIS_URL": "redis_url",
+        "OLLAMA_HOST": "vlm_url",
+        "MODEL_VERSION": "vlm_fast_model",
+    }
+    return {
+        ours: os.environ[theirs]
+        for theirs, ours in names.items()
+        if theirs in os.environ and f"ARACHNE_{ours.upper()}" not in os.environ
+    }
