@@ -4,6 +4,7 @@ Environment variables carry the prefix `ARACHNE_`; a `.env` in the working direc
 The README's table is generated from here.
 """
 
+import json
 import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -143,3 +144,22 @@ def _compat_environment() -> dict[str, str]:
         for theirs, ours in names.items()
         if theirs in os.environ and f"ARACHNE_{ours.upper()}" not in os.environ
     }
+
+
+def settings_table() -> str:
+    """A Markdown table of every setting, its default and its meaning."""
+    rows = ["| setting | default | meaning |", "| --- | --- | --- |"]
+    for name, field in Settings.model_fields.items():
+        default = "number of cores" if field.default_factory else _shown(field.default)
+        rows.append(f"| `ARACHNE_{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "unset"
+    if isinstance(value, bool | list):
+        return f"`{json.dumps(value)}`"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"`{value}`"

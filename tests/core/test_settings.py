@@ -1,0 +1,92 @@
+"""Settings: read from the environment, refused with the variable's name, documented where users look."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from arachne.errors import SetupError
+from arachne.schemas.limits import parse_rate
+from arachne.settings import Settings
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No setting of the developer's machine leaks in."""
+    import os
+
+    for name in [name for name in os.environ if name.startswith("ARACHNE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_every_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers, lists and paths arrive typed."""
+    monkeypatch.setenv("ARACHNE_MAX_IMAGE_BYTES", "123")
+    monkeypatch.setenv("ARACHNE_WEBHOOK_RETRY_SECONDS", "[0.5, 2]")
+    monkeypatch.setenv("ARACHNE_DATA_DIR", "/somewhere/else")
+    settings = Settings.load()
+    assert (settings.max_image_bytes, settings.webhook_retry_seconds) == (123, [0.5, 2])
+    assert settings.data_dir == Path("/somewhere/else")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "70000"),
+        ("VISION_RATE_LIMIT", "often"),
+        ("VISION_RATE_LIMIT", "0/minute"),
+        ("LANGUAGES", "[]"),
+        ("LEASE_S", "-1"),
+        ("WEBHOOK_RETRY_SECONDS", "[-5]"),
+        ("CACHE_SCOPE", "everybody"),
+    ],
+)
+def test_a_wrong_value_names_its_variable(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """The error says which variable is wrong, so that it can be mended."""
+    monkeypatch.setenv(f"ARACHNE_{name}", value)
+    with pytest.raises(SetupError, match=f"ARACHNE_{name}"):
+        Settings.load()
+
+
+def test_overrides_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Command-line flags beat variables; flags that were not given don't."""
+    monkeypatch.setenv("ARACHNE_PORT", "1234")
+    assert Settings.load(port=4321).port == 4321
+    assert Settings.load(port=None).port == 1234
+
+
+def test_the_original_systems_variables_are_read_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ARACHNE_COMPAT_ENV opens the door, and our own variables still win."""
+    monkeypatch.setenv("OLLAMA_HOST", "http://gpu:11434")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://there/db")
+    assert Settings.load().vlm_url is None
+    monkeypatch.setenv("ARACHNE_COMPAT_ENV", "true")
+    monkeypatch.setenv("ARACHNE_DATABASE_URL", "postgresql://here/db")
+    settings = Settings.load()
+    assert settings.vlm_url == "http://gpu:11434"
+    assert settings.vlm_protocol == "ollama"
+    assert settings.database_url == "postgresql://here/db"
+
+
+def test_the_base_url_comes_from_settings_alone() -> None:
+    """PUBLIC_URL wins, without its trailing slash; an IPv6 host is bracketed."""
+    assert Settings.load(public_url="https://ocr.example/").base_url == "https://ocr.example"
+    assert Settings.load(host="::1", port=9).base_url == "http://[::1]:9"
+
+
+@pytest.mark.parametrize(
+    ("text", "window"), [("20/minute", (20, 60)), ("5/10 seconds", (5, 10)), ("1000/2hours", (1000, 7200))]
+)
+def test_rates(text: str, window: tuple[int, int]) -> None:
+    """Rates are read as amount and seconds."""
+    assert parse_rate(text) == window
+
+
+def test_the_readme_lists_every_setting() -> None:
+    """The table in the README is the one made from the code."""
+    script = ROOT / "scripts" / "settings_table"
+    assert subprocess.run([sys.executable, script, "--check"], check=False).returncode == 0
