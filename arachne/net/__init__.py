@@ -1,0 +1,1 @@
+"""Outgoing requests: what may be called, checked by form and at connect."""

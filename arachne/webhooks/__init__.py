@@ -1,0 +1,1 @@
+"""Standard Webhooks: endpoints, frozen bodies, signatures and delivery."""

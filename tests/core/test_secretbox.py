@@ -1,0 +1,101 @@
+"""Secrets at rest: sealed to a key and a purpose, and the key file."""
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arachne.errors import SetupError
+from arachne.secretbox import SecretBox, load_secret_key, load_secret_keys, open_secret_box
+from arachne.settings import Settings
+
+OLD, NEW = b"o" * 32, b"n" * 32
+
+
+@given(st.binary(max_size=300), st.text(max_size=40))
+def test_round_trip(secret: bytes, purpose: str) -> None:
+    """What was sealed comes back, and is not visible in between."""
+    box = SecretBox([NEW])
+    sealed = box.encrypt(secret, purpose)
+    assert box.decrypt(sealed, purpose) == secret
+    assert len(secret) < 4 or secret not in sealed
+    assert sealed != box.encrypt(secret, purpose)
+
+
+@given(st.data())
+def test_any_change_is_noticed(data: st.DataObject) -> None:
+    """No altered, cut or extended value opens."""
+    box = SecretBox([NEW])
+    sealed = bytearray(box.encrypt(b"whsec_x", "webhook"))
+    at = data.draw(st.integers(0, len(sealed) - 1))
+    sealed[at] ^= data.draw(st.integers(1, 255))
+    for damaged in (bytes(sealed), bytes(sealed[:at]), bytes(sealed) + b"x"):
+        with pytest.raises(SetupError):
+            box.decrypt(damaged, "webhook")
+
+
+def test_purposes_are_apart() -> None:
+    """A secret moved to another place in the database doesn't open there."""
+    box = SecretBox([NEW])
+    with pytest.raises(SetupError):
+        box.decrypt(box.encrypt(b"x", "webhook:a"), "webhook:b")
+
+
+def test_key_rotation() -> None:
+    """The first key seals; older keys still open, and what needs sealing anew is known."""
+    sealed = SecretBox([OLD]).encrypt(b"x", "p")
+    both = SecretBox([NEW, OLD])
+    assert both.decrypt(sealed, "p") == b"x"
+    assert not both.is_current(sealed)
+    renewed = both.encrypt(b"x", "p")
+    assert both.is_current(renewed)
+    assert SecretBox([NEW]).decrypt(renewed, "p") == b"x"
+    with pytest.raises(SetupError, match="another key"):
+        SecretBox([NEW]).decrypt(sealed, "p")
+
+
+def test_short_keys_are_refused() -> None:
+    """A key that could be guessed stops the start."""
+    for keys in ([], [b"short"]):
+        with pytest.raises(SetupError):
+            SecretBox(keys)
+    with pytest.raises(SetupError, match="ARACHNE_SECRET_KEY"):
+        load_secret_key(Settings(secret_key="short"))
+
+
+def test_key_from_settings() -> None:
+    """Several keys are separated by commas, the current one first."""
+    settings = Settings(secret_key=f"{NEW.decode()}, {OLD.decode()}")
+    assert load_secret_keys(settings) == [NEW, OLD]
+    assert load_secret_key(settings) == NEW
+
+
+def test_key_file_is_made_once(tmp_path: Path) -> None:
+    """Whoever starts first makes the key, readable by the owner alone; everybody gets the same and no draft is left."""
+    settings = Settings(data_dir=tmp_path / "var")
+    with ThreadPoolExecutor(8) as pool:
+        keys = set(pool.map(lambda _: load_secret_key(settings), range(32)))
+    assert len(keys) == 1
+    assert len(keys.pop()) >= 32
+    path = tmp_path / "var" / "secret.key"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(path.parent.iterdir()) == [path]
+    assert open_secret_box(settings).decrypt(open_secret_box(settings).encrypt(b"x", "p"), "p") == b"x"
+
+
+def test_bad_key_files_are_told(tmp_path: Path) -> None:
+    """A key file others can read, or an empty one, stops the start with what to do."""
+    path = tmp_path / "secret.key"
+    path.write_bytes(NEW)
+    path.chmod(0o644)
+    with pytest.raises(SetupError, match="chmod 600"):
+        load_secret_key(Settings(data_dir=tmp_path))
+    path.write_bytes(b"")
+    path.chmod(0o600)
+    with pytest.raises(SetupError, match=r"secret\.key"):
+        load_secret_key(Settings(data_dir=tmp_path))
+    with pytest.raises(SetupError, match="can't be used"):
+        load_secret_key(Settings(data_dir=path))
