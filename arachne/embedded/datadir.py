@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from arachne.errors import SetupError
 
 _SOCKET_PATH_BYTES = 107  # sockaddr_un.sun_path without its closing NUL
 _LONGEST_SOCKET_NAME = len("/.s.PGSQL.5432.lock")
+_LOCK = "lock"
 
 
 @contextmanager
@@ -23,24 +25,53 @@ def hold(data_dir: Path) -> Iterator[None]:
         SetupError: another process holds it (names its pid), or it can't be written.
     """
     try:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (data_dir / "logs").mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        for folder in (data_dir, data_dir / "logs"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(data_dir / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise SetupError(f"The data folder {data_dir} can't be used: {error.strerror}. Choose another.") from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _lock(descriptor):
             holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
             raise SetupError(
                 f"The data folder {data_dir} is in use by process {holder}. Stop it, or choose another --data-dir."
-            ) from None
+            )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    for _ in range(5):  # `is_held` of another process takes the lock for an instant
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05)
+        else:
+            return True
+    return False
+
+
+def is_held(data_dir: Path) -> bool:
+    """Whether a living process holds `data_dir`."""
+    try:
+        descriptor = os.open(data_dir / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def log_file(data_dir: Path, part: str) -> Path:
+    """Where the output of `part` goes."""
+    return data_dir / "logs" / f"{part}.log"
 
 
 @contextmanager

@@ -39,6 +39,7 @@ class Postgres:
     durable: bool = True
 
     name = "postgres"
+    setting = "database_url"
     stop_signal = signal.SIGINT  # "fast" shutdown: rolls back, checkpoints, leaves
 
     @property

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,10 +53,15 @@ class Owner:
         return all(_lets_through(folder, self) for folder in path.resolve().parents)
 
 
+def ourselves() -> Owner:
+    """The user we are."""
+    return Owner(None, os.geteuid(), os.getegid())
+
+
 def server_owner() -> Owner:
     """`nobody` for root, since PostgreSQL refuses to run as root; otherwise ourselves."""
     if os.geteuid() != 0:
-        return Owner(None, os.geteuid(), os.getegid())
+        return ourselves()
     nobody = pwd.getpwnam("nobody")
     return Owner(nobody.pw_name, nobody.pw_uid, nobody.pw_gid)
 
@@ -70,15 +76,16 @@ def _lets_through(folder: Path, owner: Owner) -> bool:
 def spawn(
     argv: Sequence[str | Path],
     *,
-    log: Path,
-    cwd: Path,
+    log: Path | None,
+    cwd: Path | None,
     owner: Owner,
     death_signal: signal.Signals,
     env: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
-    """The started child, which gets `death_signal` when the calling *thread* ends, however it ends.
+    """The started child, leader of a group of its own, its output in `log` or in a pipe.
 
-    Call it from a thread that lives as long as the child should: the kernel watches the thread, not the process.
+    It gets `death_signal` when the calling *thread* ends, however it ends (the kernel watches threads here), so call
+    this from a thread that lives as long as the child should.
     Source: prctl(2), PR_SET_PDEATHSIG; it is lost on setuid, so it is set after it, right before exec.
     """
     parent = os.getpid()
@@ -88,11 +95,11 @@ def spawn(
         if os.getppid() != parent:  # the parent died between fork and prctl
             os._exit(1)
 
-    with log.open("ab") as sink:
+    with log.open("ab") if log else nullcontext(subprocess.PIPE) as output:
         return subprocess.Popen(  # noqa: S603  # argv is ours
             [os.fspath(word) for word in argv],
             stdin=subprocess.DEVNULL,
-            stdout=sink,
+            stdout=output,
             stderr=subprocess.STDOUT,
             cwd=cwd,
             env=env,

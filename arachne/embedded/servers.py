@@ -1,4 +1,4 @@
-"""Both embedded servers, started together, watched, and stopped without a trace."""
+"""Embedded servers started together, checked, and stopped without a trace."""
 
 import subprocess
 import time
@@ -16,7 +16,7 @@ from arachne.errors import SetupError
 Server = Postgres | Valkey
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0
-_QUICK_DEATHS = 5
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +37,33 @@ def servers(data_dir: Path, *, durable: bool = True) -> Iterator[Servers]:
     Raises:
         SetupError: another process holds the folder, the wheels are missing, or a server doesn't start; says why.
     """
-    with datadir.hold(data_dir), plan(data_dir, durable=durable) as (postgres, valkey), run([postgres, valkey]):
-        yield Servers(postgres.url, valkey.url)
+    with (
+        datadir.hold(data_dir),
+        datadir.socket_dir(data_dir, server_owner()) as sockets,
+    ):
+        postgres = plan_postgres(data_dir, sockets, durable=durable)
+        valkey = plan_valkey(data_dir, sockets, durable=durable)
+        with run([postgres, valkey]):
+            yield Servers(postgres.url, valkey.url)
 
 
-@contextmanager
-def plan(data_dir: Path, *, durable: bool = True) -> Iterator[tuple[Postgres, Valkey]]:
-    """Both servers of `data_dir`, prepared but not started; their socket folder goes with the block."""
+def plan_postgres(data_dir: Path, sockets: Path, *, durable: bool = True) -> Postgres:
+    """The PostgreSQL of `data_dir`, not started yet."""
     data_dir, owner = data_dir.resolve(), server_owner()
-    with datadir.socket_dir(data_dir, owner) as sockets:
-        logs = data_dir / "logs"
-        yield (
-            Postgres(binaries.find_postgres(owner), data_dir / "pg", sockets, logs / "postgres.log", owner, durable),
-            Valkey(binaries.find_valkey(owner), data_dir / "valkey", sockets, logs / "valkey.log", owner, durable),
-        )
+    install, log = binaries.find_postgres(owner), datadir.log_file(data_dir, Postgres.name)
+    return Postgres(install, data_dir / "pg", sockets, log, owner, durable)
+
+
+def plan_valkey(data_dir: Path, sockets: Path, *, durable: bool = True) -> Valkey:
+    """The Valkey of `data_dir`, not started yet."""
+    data_dir, owner = data_dir.resolve(), server_owner()
+    install, log = binaries.find_valkey(owner), datadir.log_file(data_dir, Valkey.name)
+    return Valkey(install, data_dir / "valkey", sockets, log, owner, durable)
 
 
 @contextmanager
 def run(chosen: Sequence[Server]) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """The processes of `chosen` by name, all answering.
+    """The processes of `chosen` by name, all answering; whoever restarts one puts the new process there.
 
     Raises:
         SetupError: one of them doesn't start; gives the end of its log.
@@ -66,7 +74,7 @@ def run(chosen: Sequence[Server]) -> Iterator[dict[str, subprocess.Popen[bytes]]
             server.prepare()
             processes[server.name] = server.start()
         for server in chosen:
-            processes[server.name] = await_answer(server, processes[server.name])
+            _await_answer(server, processes)
         yield processes
     finally:
         for server in reversed(chosen):
@@ -74,22 +82,19 @@ def run(chosen: Sequence[Server]) -> Iterator[dict[str, subprocess.Popen[bytes]]
                 stop(processes[server.name], server.stop_signal, timeout_s=_STOP_TIMEOUT_S)
 
 
-def await_answer(server: Server, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-    """The process of `server` once it answers, started again while a former one is still closing.
+def _await_answer(server: Server, processes: dict[str, subprocess.Popen[bytes]]) -> None:
+    """`server` answers; started again if it dies, as PostgreSQL does while children of a killed one still live.
 
     Raises:
         SetupError: it died again and again, or took over a minute.
     """
     deadline, deaths = time.monotonic() + _START_TIMEOUT_S, 0
     while not server.answers():
-        if time.monotonic() > deadline:
-            stop(process, server.stop_signal, timeout_s=_STOP_TIMEOUT_S)
-            raise SetupError(f"Embedded {server.name} doesn't answer. Its log ends:\n{last_lines(server.log)}")
-        if process.poll() is not None:
+        if processes[server.name].poll() is not None:
             deaths += 1
-            if deaths > _QUICK_DEATHS:
-                raise SetupError(f"Embedded {server.name} doesn't start. Its log ends:\n{last_lines(server.log)}")
             time.sleep(0.2 * deaths)
-            process = server.start()
+            if deaths < _TRIES:
+                processes[server.name] = server.start()
+        if deaths >= _TRIES or time.monotonic() > deadline:
+            raise SetupError(f"The embedded {server.name} doesn't start. Its log ends:\n{last_lines(server.log)}")
         time.sleep(0.02)
-    return process

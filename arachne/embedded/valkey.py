@@ -24,6 +24,7 @@ class Valkey:
     durable: bool = True
 
     name = "valkey"
+    setting = "redis_url"
     stop_signal = signal.SIGTERM
 
     @property

@@ -1,0 +1,58 @@
+"""The command `arachne`. Its parts are imported when they run, so that `--help` answers at once.
+
+Exit codes: 0 done · 1 refused or failed, the reason on stderr · 2 wrong usage · 3 this machine or its settings need
+mending, how on stderr · 130 interrupted. Nothing but data goes to stdout.
+"""
+
+import sys
+
+import typer
+
+from arachne import __version__
+from arachne.cli import account, doctor, migrate, parts, tokens, up
+from arachne.cli.output import complain
+from arachne.errors import ArachneError, SetupError
+
+FAILED, SETUP, INTERRUPTED = 1, 3, 130
+
+app = typer.Typer(
+    name="arachne",
+    help="Reads screenshots: text, structure and descriptions over HTTP, with signed webhooks.",
+    epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 set-up needs mending, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+up.register(app)
+parts.register(app)
+migrate.register(app)
+tokens.register(app)
+doctor.register(app)
+app.add_typer(account.app, name="account")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Options of the command itself."""
+
+
+def main() -> None:
+    """Run the command line; errors of ours become a line on stderr and an exit code."""
+    try:
+        app()
+    except SetupError as error:
+        complain(error)
+        sys.exit(SETUP)
+    except ArachneError as error:
+        complain(error)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,162 @@
+"""What `arachne doctor` looks at. Each check answers with what it found and, where needed, how to mend it."""
+
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import redis
+from sqlalchemy.exc import SQLAlchemyError
+
+from arachne import languages
+from arachne.embedded import binaries, instance
+from arachne.embedded.process import server_owner
+from arachne.errors import ArachneError, SetupError
+from arachne.settings import Settings
+
+State = Literal["ok", "warning", "failed"]
+_FREE_BYTES = 2 * 1024**3
+_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding; `mend` says what to do unless all is well."""
+
+    name: str
+    state: State
+    found: str
+    mend: str = ""
+
+
+def examine(settings: Settings) -> Iterator[Check]:
+    """Every finding, one after the other."""
+    yield _python()
+    yield _tesseract()
+    yield _languages(settings)
+    yield from _embedded(settings)
+    attached, running = _attach(settings)
+    yield running
+    yield from (_postgres(attached), _redis(attached))
+    yield _storage(settings)
+    yield _disk(settings)
+    yield _vlm(settings)
+
+
+def _python() -> Check:
+    return Check("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}")
+
+
+def _tesseract() -> Check:
+    try:
+        import tesserocr  # noqa: PLC0415  # may be missing: that is what this looks for
+    except ImportError as error:
+        return Check("tesseract", "failed", str(error), "Install the package tesserocr (pip install tesserocr).")
+    return Check("tesseract", "ok", tesserocr.tesseract_version().split("\n")[0].strip())
+
+
+def _languages(settings: Settings) -> Check:
+    available = languages.installed(settings.tessdata_dir)
+    try:
+        languages.resolve(None, settings.languages, available)
+    except ArachneError as error:
+        return Check("languages", "failed", ", ".join(available) or "none", error.message)
+    return Check("languages", "ok", ", ".join(available))
+
+
+def _embedded(settings: Settings) -> Iterator[Check]:
+    wanted: list[tuple[str, str | None, Callable[[], object]]] = [
+        ("embedded postgres", settings.database_url, lambda: binaries.find_postgres(server_owner())),
+        ("embedded redis", settings.redis_url, lambda: binaries.find_valkey(server_owner())),
+    ]
+    for name, url, find in wanted:
+        if url is not None:
+            continue
+        try:
+            yield Check(name, "ok", str(find()))
+        except SetupError as error:
+            yield Check(name, "failed", "missing", error.message)
+
+
+def _attach(settings: Settings) -> tuple[Settings, Check]:
+    try:
+        attached = instance.attach(settings)
+    except SetupError as error:
+        return settings, Check("service", "warning", "not running", error.message)
+    return attached, Check("service", "ok", attached.base_url)
+
+
+def _postgres(settings: Settings) -> Check:
+    from arachne import migrations  # noqa: PLC0415  # slow to import, so only here
+
+    if settings.database_url is None:
+        return Check("postgres", "warning", "not running", "Starts with `arachne up`.")
+    try:
+        current = migrations.is_current(settings.database_url)
+    except (ArachneError, SQLAlchemyError) as error:
+        return Check("postgres", "failed", _first_line(error), "Check ARACHNE_DATABASE_URL and that the server runs.")
+    if not current:
+        return Check("postgres", "failed", "schema is not current", "Run `arachne migrate`.")
+    return Check("postgres", "ok", "schema is current")
+
+
+def _redis(settings: Settings) -> Check:
+    if settings.redis_url is None:
+        return Check("redis", "warning", "not running", "Starts with `arachne up`.")
+    try:
+        with redis.Redis.from_url(settings.redis_url, socket_timeout=_TIMEOUT_S) as client:
+            policy = client.config_get("maxmemory-policy").get("maxmemory-policy", "noeviction")
+    except (redis.RedisError, ValueError) as error:
+        return Check("redis", "failed", _first_line(error), "Check ARACHNE_REDIS_URL and that the server runs.")
+    if policy != "noeviction":
+        return Check("redis", "warning", f"maxmemory-policy is {policy}", "Set maxmemory-policy to noeviction.")
+    return Check("redis", "ok", "answers")
+
+
+def _storage(settings: Settings) -> Check:
+    if settings.storage_url and not settings.storage_url.startswith("file://"):
+        return Check("storage", "ok", settings.storage_url.split("?")[0])
+    folder = settings.data_dir / "storage"
+    if settings.storage_url:
+        folder = type(folder)(settings.storage_url.removeprefix("file://"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".writable").touch()
+        (folder / ".writable").unlink()
+    except OSError as error:
+        return Check("storage", "failed", f"{folder}: {error.strerror}", "Choose a folder this user can write.")
+    return Check("storage", "ok", str(folder))
+
+
+def _disk(settings: Settings) -> Check:
+    place = settings.data_dir
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    found = f"{free / 1024**3:.1f} GiB free at {place}"
+    if free < _FREE_BYTES:
+        return Check("disk", "warning", found, "Free some space, or choose another ARACHNE_DATA_DIR.")
+    return Check("disk", "ok", found)
+
+
+def _vlm(settings: Settings) -> Check:
+    if settings.vlm_url is None:
+        return Check("vlm", "ok", "not configured: images are read but not described")
+    path = "/api/tags" if settings.vlm_protocol == "ollama" else "/v1/models"
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(settings.vlm_url.rstrip("/") + path, timeout=_TIMEOUT_S) as answer:
+            listed = answer.read(1_000_000).decode(errors="replace")
+    except (OSError, ValueError) as error:
+        return Check("vlm", "failed", _first_line(error), "Check ARACHNE_VLM_URL and that the server runs.")
+    missing = [name for name in (settings.vlm_fast_model, settings.vlm_large_model) if name not in listed]
+    if missing:
+        return Check("vlm", "warning", f"no {', '.join(missing)}", f"Run `ollama pull {missing[0]}` on that server.")
+    return Check("vlm", "ok", settings.vlm_url)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,58 @@
+"""`arachne migrate`: the schema of record brought up to date."""
+
+from typing import Annotated
+
+import typer
+
+from arachne import logs
+from arachne.cli.options import DataDir, load
+from arachne.cli.output import say
+from arachne.database import Database, unavailable_when_down
+from arachne.embedded.instance import attach
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to `app`."""
+    app.command("migrate")(migrate)
+
+
+def migrate(
+    to: Annotated[str, typer.Option(help="Revision to reach; an older one with --down.")] = "head",
+    down: Annotated[bool, typer.Option("--down", help="Go back to --to (`base` removes all tables and data).")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Bring the database's schema to the newest revision, or to another one."""
+    from arachne import migrations  # noqa: PLC0415
+
+    settings = load(data_dir)
+    logs.configure(settings.log_level)
+    url = attach(settings).database_url
+    assert url
+    if down:
+        if to == "head":
+            raise typer.BadParameter("--down needs the revision to go back to.", param_hint="--to")
+        with unavailable_when_down():
+            migrations.downgrade(url, to)
+    else:
+        prepare_schema(url, to)
+    say(f"The schema is at {to}.")
+
+
+def prepare_schema(database_url: str, revision: str = "head") -> None:
+    """The schema is at `revision`, and at the newest one its logs have partitions for the next days.
+
+    Raises:
+        Unavailable: the database can't be reached.
+    """
+    from arachne import migrations  # noqa: PLC0415
+    from arachne.partitions import ensure_partitions  # noqa: PLC0415
+
+    with unavailable_when_down():
+        migrations.upgrade(database_url, revision)
+    if revision != "head":
+        return
+    database = Database(database_url, pool_size=1)
+    try:
+        database.run(ensure_partitions)
+    finally:
+        database.close()

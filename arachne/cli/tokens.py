@@ -1,0 +1,37 @@
+"""`arachne token`: an access token for the operator."""
+
+from typing import Annotated
+
+import typer
+
+from arachne.cli.options import DataDir, load
+from arachne.database import Database
+from arachne.embedded.instance import attach
+from arachne.secretbox import open_secret_box
+
+DEFAULT_SCOPES = ["vision:read", "vision:write", "webhooks:manage", "usage:read"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to `app`."""
+    app.command("token")(token)
+
+
+def token(
+    name: Annotated[str, typer.Argument(help="Name of the account.")],
+    scope: Annotated[list[str], typer.Option(help="A scope; may be repeated.")] = DEFAULT_SCOPES,
+    ttl: Annotated[float, typer.Option(min=1, max=86_400, help="Lifetime, seconds.")] = 3600,
+    data_dir: DataDir = None,
+) -> None:
+    """Print an access token for an account."""
+    from arachne.tokens import issue_operator_token  # noqa: PLC0415
+
+    settings = attach(load(data_dir))
+    assert settings.database_url
+    database = Database(settings.database_url, pool_size=1)
+    try:
+        with database.transaction() as transaction:
+            issued = issue_operator_token(transaction.session, open_secret_box(settings), settings, name, scope, ttl)
+    finally:
+        database.close()
+    typer.echo(issued)

@@ -1,0 +1,86 @@
+"""The output of a child process: kept in a log file of bounded size, and shown with its name in front."""
+
+import os
+import queue
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+_MAX_LOG_BYTES = 16 * 1024 * 1024
+_CHUNK_BYTES = 65536
+
+
+class Echo:
+    """Lines on a terminal or pipe that may stop reading: then lines are dropped, and nobody waits."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._queue: queue.Queue[str | threading.Event] = queue.Queue(maxsize=2000)
+        threading.Thread(target=self._write, name="echo", daemon=True).start()
+
+    def say(self, line: str) -> None:
+        """Show `line` soon, if the reader keeps up."""
+        with suppress(queue.Full):
+            self._queue.put_nowait(line)
+
+    def flush(self, timeout_s: float = 1.0) -> None:
+        """Wait until what was said so far is written, at most `timeout_s`."""
+        written = threading.Event()
+        with suppress(queue.Full):
+            self._queue.put(written, timeout=timeout_s)
+            written.wait(timeout_s)
+
+    def _write(self) -> None:
+        while True:
+            item = self._queue.get()
+            if isinstance(item, threading.Event):
+                item.set()
+                continue
+            with suppress(OSError, ValueError):  # nobody reads any more: the log files still have it
+                self._stream.write(item + "\n")
+                self._stream.flush()
+
+
+class Journal:
+    """Copies one child's output to its log file, whole lines to `echo`."""
+
+    def __init__(self, name: str, log: Path, echo: Echo) -> None:
+        self._name, self._log, self._echo = name, log, echo
+        self._partial = b""
+        self._file = self._open()
+
+    def read(self, pipe: int) -> bool:
+        """Take what `pipe` (non-blocking) has now; False once it is closed at the other end."""
+        while True:
+            try:
+                chunk = os.read(pipe, _CHUNK_BYTES)
+            except BlockingIOError:
+                return True
+            if not chunk:
+                return False
+            self._take(chunk)
+
+    def end_line(self) -> None:
+        """Finish what a process that died in the middle of a line wrote."""
+        if self._partial:
+            self._take(b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _take(self, chunk: bytes) -> None:
+        self._file.write(chunk)
+        if self._file.tell() > _MAX_LOG_BYTES:
+            self._file.close()
+            self._log.replace(self._log.with_suffix(".log.1"))
+            self._file = self._open()
+        *lines, self._partial = (self._partial + chunk).split(b"\n")
+        self._partial = self._partial[-_CHUNK_BYTES:]
+        for line in lines:
+            self._echo.say(f"{self._name:<10} {line.decode(errors='replace').rstrip()}")
+
+    def _open(self) -> BinaryIO:
+        return os.fdopen(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab", buffering=0)
