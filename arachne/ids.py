@@ -5,7 +5,7 @@ import secrets
 import time
 from typing import Literal
 
-Prefix = Literal["job", "img", "res", "whe", "msg", "att", "acc", "cli", "use", "wrk", "req", "aud"]
+Prefix = Literal["job", "img", "res", "whe", "msg", "att", "acc", "cli", "use", "wrk", "req", "aud", "tok"]
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ULID = re.compile(r"[a-z]{3}_[0-7][0-9A-HJKMNP-TV-Z]{25}")

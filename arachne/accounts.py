@@ -1,0 +1,184 @@
+"""Accounts and their clients. Secrets are shown once and kept as argon2id hashes."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session, col, or_, select
+
+from arachne.errors import AccountUnknown, Conflict, InvalidToken, NotFound, RequestError
+from arachne.ids import new_id
+from arachne.schemas.tables import Account, ApiClient, AuditLog, Plan, RevokedToken
+from arachne.schemas.token import CLIENT_SCOPES, Scope
+
+MAX_NAME = 200
+SECRET_PREFIX = "ars_"  # noqa: S105  # tells a leaked secret from other text
+# RFC 9106's second recommended option with less memory: a client proves itself once an hour, not at each login.
+_hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
+_DECOY = _hasher.hash(secrets.token_urlsafe(32))
+
+
+@dataclass(frozen=True)
+class NewAccount:
+    """An account as created; the secret can't be read again later."""
+
+    account_id: str
+    client_id: str
+    client_secret: str
+
+
+@dataclass(frozen=True)
+class NewSecret:
+    """A client's new secret; the old one works until `old_until`."""
+
+    client_id: str
+    client_secret: str
+    old_until: datetime
+
+
+def create_account(
+    session: Session, name: str, *, plan_id: str = "default", scopes: Sequence[Scope] = CLIENT_SCOPES
+) -> NewAccount:
+    """A new account with one client.
+
+    Raises:
+        Conflict: an account has this name already.
+        RequestError: the name is empty, too long or has control characters.
+    """
+    if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
+        raise RequestError(f"An account's name has 1 to {MAX_NAME} printable characters.")
+    secret = _new_secret()
+    account = Account(account_id=new_id("acc"), name=name, plan_id=plan_id)
+    client = ApiClient(
+        client_id=new_id("cli"),
+        account_id=account.account_id,
+        name="default",
+        scopes=list(scopes),
+        secret_hash=_hasher.hash(secret),
+    )
+    try:
+        with session.begin_nested():
+            session.add(account)
+            session.flush()
+            session.add(client)
+    except IntegrityError:
+        raise Conflict(f"An account named {name!r} exists already, or there is no plan {plan_id!r}.") from None
+    _audit(session, account.account_id, "account.create")
+    return NewAccount(account.account_id, client.client_id, secret)
+
+
+def list_accounts(session: Session) -> list[Account]:
+    """All accounts, oldest first."""
+    return list(session.exec(select(Account).order_by(col(Account.account_id))))
+
+
+def find_account(session: Session, name: str) -> Account:
+    """The account of that name or id.
+
+    Raises:
+        NotFound: there is none.
+    """
+    found = session.exec(select(Account).where((col(Account.name) == name) | (col(Account.account_id) == name))).first()
+    if found is None:
+        raise NotFound(f"There is no account {name!r}. `arachne account list` shows all.")
+    return found
+
+
+def disable_account(session: Session, name: str, *, enable: bool = False) -> Account:
+    """The account, its tokens refused from now on (or accepted again).
+
+    Raises:
+        NotFound: there is no such account.
+    """
+    account = find_account(session, name)
+    account.disabled_at = None if enable else account.disabled_at or datetime.now(UTC)
+    session.add(account)
+    _audit(session, account.account_id, "account.enable" if enable else "account.disable")
+    return account
+
+
+def rotate_client(session: Session, client_id: str, *, grace_s: float = 86_400) -> NewSecret:
+    """A new secret for a client; the old one goes on working for `grace_s` seconds.
+
+    Raises:
+        NotFound: there is no such client.
+    """
+    client = session.get(ApiClient, client_id, with_for_update=True)
+    if client is None:
+        raise NotFound(f"There is no client {client_id!r}.")
+    secret, until = _new_secret(), datetime.now(UTC) + timedelta(seconds=grace_s)
+    client.secret_hash_old, client.secret_old_until = client.secret_hash, until
+    client.secret_hash = _hasher.hash(secret)
+    session.add(client)
+    _audit(session, client.account_id, "client.rotate")
+    return NewSecret(client_id, secret, until)
+
+
+def find_client(session: Session, client_id: str) -> ApiClient | None:
+    """The client, if it may get tokens: neither it nor its account is disabled."""
+    query = (
+        select(ApiClient)
+        .join(Account, col(Account.account_id) == col(ApiClient.account_id))
+        .where(ApiClient.client_id == client_id)
+        .where(col(ApiClient.disabled_at).is_(None), col(Account.disabled_at).is_(None))
+    )
+    return session.exec(query).first()
+
+
+def check_standing(session: Session, *, account_id: str, client_id: str, jti: str) -> Plan:
+    """The plan of the account a verified token speaks for.
+
+    Raises:
+        AccountUnknown: no such account here, or a disabled one.
+        InvalidToken: the token is revoked, or its client disabled.
+    """
+    refused = or_(
+        select(RevokedToken.jti).where(RevokedToken.jti == jti).exists(),
+        select(ApiClient.client_id)
+        .where(ApiClient.client_id == client_id, col(ApiClient.disabled_at).is_not(None))
+        .exists(),
+    )
+    query = (
+        select(Plan, refused)
+        .join(Account, col(Plan.plan_id) == col(Account.plan_id))
+        .where(Account.account_id == account_id, col(Account.disabled_at).is_(None))
+    )
+    found = session.exec(query).first()
+    if found is None:
+        raise AccountUnknown("This token's account is unknown or disabled here. Ask the operator.")
+    plan, is_refused = found
+    if is_refused:
+        raise InvalidToken("The token has been revoked. Get a new one.")
+    return plan
+
+
+def secret_matches(client: ApiClient | None, secret: str) -> bool:
+    """Whether this is the client's secret; slow on purpose (call it in a thread), as slow for an unknown client."""
+    if client is None:
+        _matches(_DECOY, secret)
+        return False
+    if _matches(client.secret_hash, secret):
+        return True
+    until = client.secret_old_until
+    if client.secret_hash_old is None or until is None or until <= datetime.now(UTC):
+        return False
+    return _matches(client.secret_hash_old, secret)
+
+
+def _matches(digest: str, secret: str) -> bool:
+    try:
+        return _hasher.verify(digest, secret)
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+def _new_secret() -> str:
+    return SECRET_PREFIX + secrets.token_urlsafe(32)
+
+
+def _audit(session: Session, account_id: str, action: str) -> None:
+    session.add(AuditLog(audit_id=new_id("aud"), account_id=account_id, actor="operator", action=action))

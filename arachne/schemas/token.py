@@ -1,0 +1,49 @@
+"""Scopes, and what the token endpoint and the discovery documents answer."""
+
+from typing import Literal, get_args
+
+from pydantic import BaseModel, ConfigDict
+
+Scope = Literal["vision:read", "vision:write", "webhooks:manage", "usage:read", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+# What a client is granted when it is made; `admin` has to be given on purpose.
+CLIENT_SCOPES: tuple[Scope, ...] = ("vision:read", "vision:write", "webhooks:manage", "usage:read")
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TokenAnswer(_Wire):
+    """An access token and how long it lives, seconds. Source: RFC 6749 §5.1."""
+
+    access_token: str
+    token_type: Literal["Bearer"] = "Bearer"  # noqa: S105  # a word of RFC 6750
+    expires_in: int
+    scope: str
+
+
+class TokenFault(_Wire):
+    """Why no token was given. Source: RFC 6749 §5.2."""
+
+    error: str
+    error_description: str
+
+
+class KeySetView(_Wire):
+    """The keys tokens verify with. Source: RFC 7517."""
+
+    keys: list[dict[str, str]]
+
+
+class ServerMetadata(_Wire):
+    """Where this authorization server's parts are. Source: RFC 8414."""
+
+    issuer: str
+    token_endpoint: str
+    jwks_uri: str
+    scopes_supported: list[str]
+    response_types_supported: list[str]
+    grant_types_supported: list[str]
+    token_endpoint_auth_methods_supported: list[str]
+    service_documentation: str

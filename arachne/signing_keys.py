@@ -1,0 +1,64 @@
+"""The Ed25519 keys access tokens are signed with: made on first need, rotated without downtime."""
+
+from datetime import UTC, datetime, timedelta
+
+from joserfc.jwk import OKPKey
+from sqlalchemy import text
+from sqlmodel import Session, col, or_, select
+
+from arachne.schemas.tables import SigningKey
+from arachne.secretbox import SecretBox
+from arachne.settings import DAY_S
+
+PURPOSE = "signing-key"
+_LOCK = 4_202_611_293  # two processes that both need the first key make one
+
+
+def current_key(session: Session, box: SecretBox) -> OKPKey:
+    """The private key to sign with; the first caller ever makes it.
+
+    Raises:
+        SetupError: the stored key was encrypted with a secret key that is not ours.
+    """
+    newest = _newest(session)
+    if newest is None:
+        session.connection().execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        newest = _newest(session) or _make(session, box)
+    private = box.decrypt(newest.private, PURPOSE)
+    return OKPKey.import_key(private, {"kid": newest.kid, "alg": "Ed25519", "use": "sig"})
+
+
+def rotate_keys(session: Session, box: SecretBox) -> str:
+    """The id of a new key that signs from now on; the old ones verify until no token of theirs can be alive."""
+    session.connection().execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    for row in session.exec(select(SigningKey).where(col(SigningKey.retired_at).is_(None))):
+        row.retired_at = datetime.now(UTC)
+        session.add(row)
+    return _make(session, box).kid
+
+
+def public_keys(session: Session) -> list[dict[str, str]]:
+    """The JWKs whose tokens may still be alive, newest first."""
+    alive_since = datetime.now(UTC) - timedelta(seconds=DAY_S)
+    retired_at = col(SigningKey.retired_at)
+    query = select(SigningKey).where(or_(retired_at.is_(None), retired_at > alive_since))
+    return [dict(row.public) for row in session.exec(query.order_by(col(SigningKey.created_at).desc()))]
+
+
+def _newest(session: Session) -> SigningKey | None:
+    query = select(SigningKey).where(col(SigningKey.retired_at).is_(None))
+    return session.exec(query.order_by(col(SigningKey.created_at).desc())).first()
+
+
+def _make(session: Session, box: SecretBox) -> SigningKey:
+    key = OKPKey.generate_key("Ed25519")
+    kid = key.thumbprint()
+    public = {name: str(value) for name, value in key.as_dict(private=False).items()}
+    row = SigningKey(
+        kid=kid,
+        private=box.encrypt(key.as_pem(private=True), PURPOSE),
+        public=public | {"kid": kid, "alg": "Ed25519", "use": "sig"},
+    )
+    session.add(row)
+    session.flush()
+    return row
