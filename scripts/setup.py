@@ -1,0 +1,143 @@
+"""Makes the checkout's `.venv` with what requirements.lock pins; does nothing where that is done.
+
+Runs under any bare Python >= 3.11, so it uses the standard library only. Several may run at once: one works, the
+others wait for it.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / ".arachne-setup"
+INPUTS = ("requirements.lock", "pyproject.toml")
+SETUP_ERROR = 3
+APT_HINT = "sudo apt-get install python3-venv"
+
+
+class SetupFailed(Exception):
+    """The environment can't be made; the message says how to mend that."""
+
+
+def main() -> int:
+    """Exit status: 0, or 3 with one sentence on stderr."""
+    folder = os.open(ROOT, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say("Another set-up of this checkout is running; waiting for it.")
+        fcntl.flock(folder, fcntl.LOCK_EX)
+    try:
+        if not is_done():
+            set_up()
+    except (SetupFailed, OSError) as error:
+        say(str(error))
+        return SETUP_ERROR
+    finally:
+        os.close(folder)
+    return 0
+
+
+def is_done() -> bool:
+    """Whether `.venv` was made here from these very inputs and still has a Python that starts."""
+    try:
+        return STAMP.read_text() == fingerprint() and starts(PYTHON)
+    except OSError:
+        return False
+
+
+def fingerprint() -> str:
+    """Changes when the environment must be made anew or brought up to date."""
+    digest = hashlib.sha256(str(ROOT).encode())
+    for name in INPUTS:
+        digest.update((ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+def starts(python: Path) -> bool:
+    """Whether this interpreter runs, is new enough, and belongs to the environment's present place."""
+    check = "import sys; print(sys.prefix if sys.version_info >= (3, 11) else '')"
+    try:
+        done = subprocess.run([python, "-I", "-c", check], capture_output=True, text=True, check=False, timeout=60)
+    except OSError:
+        return False
+    return done.stdout.strip() == str(VENV)
+
+
+def set_up() -> None:
+    """`.venv` holds the locked packages and this project, editable."""
+    say("Setting up .venv with the pinned packages; the first time takes a minute or two.")
+    STAMP.unlink(missing_ok=True)
+    if not starts(PYTHON):
+        shutil.rmtree(VENV, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", VENV], check=True)
+    installer = find_installer()
+    install(installer, ["--require-hashes", "-r", str(ROOT / "requirements.lock")])
+    install(installer, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+    STAMP.write_text(fingerprint())
+
+
+def find_installer() -> list[str]:
+    """The words before `install`'s own arguments: a pip for `.venv`, wherever there is one.
+
+    Raises:
+        SetupFailed: there is none.
+    """
+    if find_spec("ensurepip") and subprocess.run([PYTHON, "-I", "-m", "ensurepip"], capture_output=True).returncode == 0:
+        return [str(PYTHON), "-I", "-m", "pip", "install"]
+    if runs([str(PYTHON), "-I", "-m", "pip", "--version"]):  # made by another tool, with its own pip
+        return [str(PYTHON), "-I", "-m", "pip", "install"]
+    for python in (sys.executable, "/usr/bin/python3", "python3"):  # Debian: python3-pip without python3-venv
+        if runs([python, "-m", "pip", "--python", str(PYTHON), "--version"]):
+            return [python, "-m", "pip", "--python", str(PYTHON), "install"]
+    for wheel in sorted(Path("/usr/share/python-wheels").glob("pip-*.whl")):
+        if runs([str(PYTHON), f"{wheel}/pip", "--version"]):
+            return [str(PYTHON), f"{wheel}/pip", "install"]
+    if uv := shutil.which("uv"):
+        return [uv, "pip", "install", "--python", str(PYTHON)]
+    raise SetupFailed(f"This Python has neither ensurepip nor pip. Run `{APT_HINT}` (or install uv), then try again.")
+
+
+def runs(command: list[str]) -> bool:
+    """Whether `command` ends well."""
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def install(installer: list[str], arguments: list[str]) -> None:
+    """The packages are installed.
+
+    Raises:
+        SetupFailed: they are not; the installer's own last lines say why.
+    """
+    quiet = ["--quiet"] if installer[0].endswith("uv") else ["--quiet", "--disable-pip-version-check"]
+    env = os.environ | {"PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore", "PYTHONWARNINGS": "ignore"}
+    env |= {"PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1"} if not has_writable_cache() else {}
+    done = subprocess.run([*installer, *quiet, *arguments], env=env, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
+        raise SetupFailed(f"{tail}\nThe packages could not be installed; the lines above say why. Then try again.")
+
+
+def has_writable_cache() -> bool:
+    """Whether installers may keep what they download, for the next time."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME", "")
+    return os.path.isdir(home) and os.access(home, os.W_OK)
+
+
+def say(line: str) -> None:
+    """A remark on stderr; stdout is for data."""
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
