@@ -1,0 +1,100 @@
+"""Webhook endpoints, deliveries and attempts, as they go over the wire."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+
+from arachne.schemas.job import rfc3339
+
+DeliveryStatus = Literal["pending", "succeeded", "failed", "cancelled"]
+Failure = Literal["dns", "refused", "tls", "timeout", "http", "blocked", "ours"]
+Moment = Annotated[datetime, PlainSerializer(rfc3339, return_type=str, when_used="json")]
+EventFilters = Annotated[list[str], Field(min_length=1, max_length=50)]
+Description = Annotated[str, Field(max_length=500)]
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EndpointRequest(_Wire):
+    """A new endpoint; `events` None means the default ones."""
+
+    url: str
+    events: EventFilters | None = None
+    description: Description | None = None
+    enabled: bool = True
+
+
+class EndpointChange(_Wire):
+    """Changes of an endpoint: members that are absent stay as they are."""
+
+    url: str | None = None
+    events: EventFilters | None = None
+    description: Description | None = None
+    enabled: bool | None = None
+
+
+class RotateRequest(_Wire):
+    """For how long the old secret goes on signing beside the new one, seconds."""
+
+    grace_seconds: Annotated[int, Field(ge=0, le=30 * 86_400)] = 86_400
+
+
+class EndpointView(_Wire):
+    """An endpoint as its account sees it."""
+
+    endpoint_id: str
+    url: str
+    events: list[str]
+    description: str | None
+    enabled: bool
+    disabled_at: Moment | None
+    disabled_reason: str | None
+    created_at: Moment
+
+
+class NewEndpointView(EndpointView):
+    """An endpoint just made; its secret is shown only now."""
+
+    secret: str
+
+
+class SecretView(_Wire):
+    """A signing secret, and until when the one before it signs as well."""
+
+    secret: str
+    old_secret_until: Moment | None
+
+
+class AttemptView(_Wire):
+    """One request to an endpoint and what came of it. `response` is at most 2 kB, null from a private address."""
+
+    at: Moment
+    number: int
+    status_code: int | None
+    ms: int
+    failure: Failure | None
+    response: str | None
+
+
+class DeliveryView(_Wire):
+    """One event on its way to one endpoint."""
+
+    message_id: str
+    endpoint_id: str
+    event: str
+    status: DeliveryStatus
+    attempt_count: int
+    next_attempt_at: Moment | None
+    reason: str | None
+    created_at: Moment
+    finished_at: Moment | None
+
+
+class DeliveryDetailView(DeliveryView):
+    """A delivery with every attempt, and the body as it is signed and sent."""
+
+    attempts: list[AttemptView]
+    body: str

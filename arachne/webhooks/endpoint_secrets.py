@@ -1,0 +1,90 @@
+"""Signing secrets of endpoints and accounts: sealed at rest, rotated with a time in which both sign."""
+
+from datetime import UTC, datetime, timedelta
+
+from sqlmodel import Session, col, update
+
+from arachne.errors import InvalidOptions, NotFound
+from arachne.schemas.tables import Account
+from arachne.schemas.webhook import SecretView
+from arachne.secretbox import SecretBox
+from arachne.webhooks.endpoints import find_endpoint
+from arachne.webhooks.sealing import account_purpose, endpoint_purpose, seal
+from arachne.webhooks.signing import new_secret
+
+MAX_GRACE_S = 30 * 86_400
+
+
+def rotate_endpoint_secret(
+    session: Session, box: SecretBox, account_id: str, endpoint_id: str, *, grace_s: int = 86_400
+) -> SecretView:
+    """A new secret; the one before it signs beside it for `grace_s` seconds.
+
+    Raises:
+        NotFound: no such endpoint of this account.
+        InvalidOptions: the grace is negative or too long.
+    """
+    until = _grace_end(grace_s)
+    endpoint = find_endpoint(session, account_id, endpoint_id, for_change=True)
+    secret = new_secret()
+    endpoint.secret_old, endpoint.secret_old_until = (endpoint.secret, until) if until else (None, None)
+    endpoint.secret = seal(box, secret, endpoint_purpose(endpoint_id))
+    session.add(endpoint)
+    return SecretView(secret=secret, old_secret_until=endpoint.secret_old_until)
+
+
+def get_default_secret(session: Session, box: SecretBox, account_id: str) -> SecretView:
+    """The secret that signs events to jobs' own `webhook` URLs; made when first asked for.
+
+    Raises:
+        NotFound: no such account.
+    """
+    ensure_default_secret(session, box, account_id)
+    account = session.get(Account, account_id, populate_existing=True)
+    assert account is not None
+    assert account.webhook_secret is not None
+    until = account.webhook_secret_old_until
+    live = until if until and until > datetime.now(UTC) else None
+    secret = box.decrypt(account.webhook_secret, account_purpose(account_id)).decode()
+    return SecretView(secret=secret, old_secret_until=live)
+
+
+def ensure_default_secret(session: Session, box: SecretBox, account_id: str) -> None:
+    """Nothing; afterwards the account has a default secret, whoever raced to make it.
+
+    Raises:
+        NotFound: no such account.
+    """
+    sealed = seal(box, new_secret(), account_purpose(account_id))
+    unset = (col(Account.account_id) == account_id) & col(Account.webhook_secret).is_(None)
+    session.exec(
+        update(Account).where(unset).values(webhook_secret=sealed).execution_options(synchronize_session=False)
+    )
+    if session.get(Account, account_id) is None:
+        raise NotFound("There is no such account.")
+
+
+def rotate_default_secret(session: Session, box: SecretBox, account_id: str, *, grace_s: int = 86_400) -> SecretView:
+    """A new default secret; the one before it signs beside it for `grace_s` seconds.
+
+    Raises:
+        NotFound: no such account.
+        InvalidOptions: the grace is negative or too long.
+    """
+    until = _grace_end(grace_s)
+    account = session.get(Account, account_id, with_for_update={"key_share": True}, populate_existing=True)
+    if account is None:
+        raise NotFound("There is no such account.")
+    secret = new_secret()
+    keeps_old = until is not None and account.webhook_secret is not None
+    account.webhook_secret_old = account.webhook_secret if keeps_old else None
+    account.webhook_secret_old_until = until if keeps_old else None
+    account.webhook_secret = seal(box, secret, account_purpose(account_id))
+    session.add(account)
+    return SecretView(secret=secret, old_secret_until=account.webhook_secret_old_until)
+
+
+def _grace_end(grace_s: int) -> datetime | None:
+    if not 0 <= grace_s <= MAX_GRACE_S:
+        raise InvalidOptions(f"grace_seconds must be 0 to {MAX_GRACE_S}.")
+    return datetime.now(UTC) + timedelta(seconds=grace_s) if grace_s else None
