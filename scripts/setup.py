@@ -18,11 +18,11 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".arachne-setup"
 INPUTS = ("requirements.lock", "pyproject.toml")
-SETUP_ERROR = 3
+SETUP_STATUS = 3
 APT_HINT = "sudo apt-get install python3-venv"
 
 
-class SetupFailed(Exception):
+class SetupError(Exception):
     """The environment can't be made; the message says how to mend that."""
 
 
@@ -37,9 +37,9 @@ def main() -> int:
     try:
         if not is_done():
             set_up()
-    except (SetupFailed, OSError) as error:
+    except (SetupError, OSError) as error:
         say(str(error))
-        return SETUP_ERROR
+        return SETUP_STATUS
     finally:
         os.close(folder)
     return 0
@@ -88,9 +88,9 @@ def find_installer() -> list[str]:
     """The words before `install`'s own arguments: a pip for `.venv`, wherever there is one.
 
     Raises:
-        SetupFailed: there is none.
+        SetupError: there is none.
     """
-    if find_spec("ensurepip") and subprocess.run([PYTHON, "-I", "-m", "ensurepip"], capture_output=True).returncode == 0:
+    if find_spec("ensurepip") and runs([str(PYTHON), "-I", "-m", "ensurepip"]):
         return [str(PYTHON), "-I", "-m", "pip", "install"]
     if runs([str(PYTHON), "-I", "-m", "pip", "--version"]):  # made by another tool, with its own pip
         return [str(PYTHON), "-I", "-m", "pip", "install"]
@@ -102,7 +102,7 @@ def find_installer() -> list[str]:
             return [str(PYTHON), f"{wheel}/pip", "install"]
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--python", str(PYTHON)]
-    raise SetupFailed(f"This Python has neither ensurepip nor pip. Run `{APT_HINT}` (or install uv), then try again.")
+    raise SetupError(f"This Python has neither ensurepip nor pip. Run `{APT_HINT}` (or install uv), then try again.")
 
 
 def runs(command: list[str]) -> bool:
@@ -117,21 +117,23 @@ def install(installer: list[str], arguments: list[str]) -> None:
     """The packages are installed.
 
     Raises:
-        SetupFailed: they are not; the installer's own last lines say why.
+        SetupError: they are not; the installer's own last lines say why.
     """
     quiet = ["--quiet"] if installer[0].endswith("uv") else ["--quiet", "--disable-pip-version-check"]
     env = os.environ | {"PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore", "PYTHONWARNINGS": "ignore"}
     env |= {"PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1"} if not has_writable_cache() else {}
-    done = subprocess.run([*installer, *quiet, *arguments], env=env, capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(
+        [*installer, *quiet, *arguments], env=env, capture_output=True, text=True, cwd=ROOT, check=False
+    )
     if done.returncode:
         tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
-        raise SetupFailed(f"{tail}\nThe packages could not be installed; the lines above say why. Then try again.")
+        raise SetupError(f"{tail}\nThe packages could not be installed; the lines above say why. Then try again.")
 
 
 def has_writable_cache() -> bool:
     """Whether installers may keep what they download, for the next time."""
     home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME", "")
-    return os.path.isdir(home) and os.access(home, os.W_OK)
+    return Path(home).is_dir() and os.access(home, os.W_OK)
 
 
 def say(line: str) -> None:

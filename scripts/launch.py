@@ -1,0 +1,114 @@
+"""`arachne up` as a child of the demonstration: started, awaited, and stopped without a trace."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Self
+
+from arachne.embedded.process import ourselves, spawn
+
+READY = re.compile(rb"ready (http://\S+)\n")
+START_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 30.0
+DEFAULT_PORT = 8000
+
+
+class StartError(Exception):
+    """`arachne up` ended, or was not ready in time; the message holds the end of its output."""
+
+
+class Service:
+    """A running `arachne up` that may call webhooks at one loopback port, and stops when we do."""
+
+    def __init__(self, data_dir: Path, port: int, receiver_port: int) -> None:
+        self.data_dir = data_dir
+        self.url = ""
+        self.show = False
+        self._ready = threading.Event()
+        self._output: deque[bytes] = deque(maxlen=30)
+        command = [sys.executable, "-P", "-m", "arachne", "up", "--port", str(port), "--data-dir", str(data_dir)]
+        self.process = spawn(
+            command,
+            log=None,
+            cwd=None,
+            owner=ourselves(),
+            death_signal=signal.SIGTERM,
+            env=os.environ | _egress(receiver_port),
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def await_ready(self) -> None:
+        """`url` is known and served.
+
+        Raises:
+            StartError: it is not.
+        """
+        self._ready.wait(START_TIMEOUT_S)
+        if not self.url:
+            self.stop()
+            raise StartError(b"".join(self._output).decode(errors="replace").strip())
+
+    def stop(self) -> int:
+        """Exit status of `arachne up`, asked to stop if it runs."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            return self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+        finally:
+            self._reader.join(5)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._output.append(line)
+            if found := READY.fullmatch(line):
+                self.url = found[1].decode()
+                self._ready.set()
+            elif self.show:
+                sys.stderr.buffer.write(line)
+                sys.stderr.flush()
+        self._ready.set()
+
+
+def create_account(data_dir: Path, name: str) -> dict[str, str]:
+    """What `arachne account create` prints: `account_id`, `client_id`, `client_secret`."""
+    command = [sys.executable, "-P", "-m", "arachne", "account", "create", name, "--json", "--data-dir", str(data_dir)]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+    account: dict[str, str] = json.loads(printed)
+    return account
+
+
+def free_port(wanted: int | None) -> int:
+    """`wanted`, or without a wish 8000 if it is free, else 0 for any."""
+    if wanted is not None:
+        return wanted
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", DEFAULT_PORT))
+        except OSError:
+            return 0
+    return DEFAULT_PORT
+
+
+def _egress(port: int) -> dict[str, str]:
+    """Settings that let webhooks reach our own receiver, and nothing else that is private."""
+    allowed = [*json.loads(os.environ.get("ARACHNE_WEBHOOK_EGRESS_ALLOW", "[]")), f"127.0.0.1:{port}"]
+    return {"ARACHNE_WEBHOOK_EGRESS_ALLOW": json.dumps(allowed), "ARACHNE_EGRESS_ALLOW_HTTP": "true"}
