@@ -28,6 +28,15 @@ def current_key(session: Session, box: SecretBox) -> OKPKey:
     return OKPKey.import_key(private, {"kid": newest.kid, "alg": "Ed25519", "use": "sig"})
 
 
+def ensure_public_keys(session: Session, box: SecretBox) -> list[dict[str, str]]:
+    """The JWKs to publish; there is one even before the first token."""
+    found = public_keys(session)
+    if not found:
+        current_key(session, box)
+        found = public_keys(session)
+    return found
+
+
 def rotate_keys(session: Session, box: SecretBox) -> str:
     """The id of a new key that signs from now on; the old ones verify until no token of theirs can be alive."""
     session.connection().execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})

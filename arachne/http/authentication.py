@@ -1,0 +1,115 @@
+"""From the Authorization header to a caller whose account may act here."""
+
+import time
+from asyncio import Lock
+from collections.abc import Mapping
+
+from joserfc.jwk import Key, OKPKey
+from starlette.datastructures import Headers
+
+from arachne.accounts import check_standing
+from arachne.database import AsyncDatabase, Transaction
+from arachne.errors import InsufficientScope, InvalidToken, Unavailable
+from arachne.http.exchange import Caller, Exchange
+from arachne.schemas.token import Scope
+from arachne.settings import Settings
+from arachne.signing_keys import public_keys
+from arachne.tokens import AccessToken, Issuer, audience_of, read_key_id, verify_token
+
+REFRESH_S = 60.0
+COOL_DOWN_S = 2.0
+
+
+class KeyRing:
+    """Our public keys, read anew every minute and when a token names one we don't know; the last good set is kept."""
+
+    def __init__(self, database: AsyncDatabase) -> None:
+        self._database = database
+        self._keys: Mapping[str, Key] = {}
+        self._read_s = -REFRESH_S
+        self._lock = Lock()
+
+    async def keys_for(self, key_id: str | None) -> Mapping[str, Key]:
+        """The keys by id; fresh enough to know `key_id`, if it exists."""
+        limit_s = REFRESH_S if key_id in self._keys else COOL_DOWN_S
+        if time.monotonic() - self._read_s >= limit_s:
+            async with self._lock:
+                if time.monotonic() - self._read_s >= limit_s:
+                    await self._refresh(needed=key_id not in self._keys)
+        return self._keys
+
+    async def _refresh(self, *, needed: bool) -> None:
+        try:
+            found = await self._database.run(_read_keys)
+        except Unavailable:
+            if needed:
+                raise
+            return
+        self._keys = {key["kid"]: OKPKey.import_key(dict(key)) for key in found}
+        self._read_s = time.monotonic()
+
+
+class Authenticator:
+    """Turns bearer tokens into callers."""
+
+    def __init__(self, settings: Settings, database: AsyncDatabase) -> None:
+        self._settings = settings
+        self._database = database
+        self._ring = KeyRing(database)
+
+    async def authenticate(self, request_headers: Headers, exchange: Exchange) -> Caller:
+        """The caller, also noted on the exchange.
+
+        Raises:
+            InvalidToken: no token, or one that is not acceptable.
+            AccountUnknown: its account is unknown or disabled.
+        """
+        token = _bearer(request_headers, exchange)
+        verified = await self._verify(token)
+        plan = await self._database.run(
+            lambda tx: check_standing(
+                tx.session, account_id=verified.account_id, client_id=verified.client_id, jti=verified.jti
+            )
+        )
+        exchange.caller = Caller(
+            account_id=verified.account_id,
+            subject=verified.subject,
+            client_id=verified.client_id,
+            scopes=verified.scopes,
+            expires_at=verified.expires_at,
+            rates=plan.rates,
+        )
+        return exchange.caller
+
+    async def _verify(self, token: str) -> AccessToken:
+        key_id = read_key_id(token)
+        if key_id is None:
+            raise InvalidToken("The token is no JWT of ours.")
+        keys = await self._ring.keys_for(key_id)
+        return verify_token(token, Issuer(self._settings.base_url, audience_of(self._settings), keys))
+
+
+def require_scope(caller: Caller, scope: Scope, exchange: Exchange) -> None:
+    """Nothing, where the caller has `scope`.
+
+    Raises:
+        InsufficientScope: it has not.
+    """
+    if scope not in caller.scopes:
+        exchange.headers["WWW-Authenticate"] = f'Bearer error="insufficient_scope", scope="{scope}"'
+        raise InsufficientScope(f"This needs a token with the scope {scope}.")
+
+
+def _bearer(request_headers: Headers, exchange: Exchange) -> str:
+    given = request_headers.getlist("authorization")
+    scheme, _, token = (given[0] if given else "").partition(" ")
+    if scheme.lower() != "bearer":
+        exchange.headers["WWW-Authenticate"] = "Bearer"
+        raise InvalidToken("Send an access token: `Authorization: Bearer TOKEN`. POST /api/auth/token gives one.")
+    if len(given) > 1:
+        raise InvalidToken("Send one Authorization header.")
+    return token.strip(" ")
+
+
+def _read_keys(transaction: Transaction) -> list[dict[str, str]]:
+    return public_keys(transaction.session)

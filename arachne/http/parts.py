@@ -1,0 +1,69 @@
+"""What a running API process holds open. Nothing here outlives a request's meaning: any replica answers alike."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from starlette.requests import HTTPConnection
+
+from arachne.database import AsyncDatabase
+from arachne.errors import SetupError
+from arachne.http.authentication import Authenticator
+from arachne.http.limiter import Limiter
+from arachne.http.usage_log import UsageLog
+from arachne.secretbox import SecretBox, open_secret_box
+from arachne.settings import Settings
+from arachne.storage import Storage, open_storage
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The open parts of one API process."""
+
+    settings: Settings
+    database: AsyncDatabase
+    storage: Storage
+    box: SecretBox
+    limiter: Limiter
+    authenticator: Authenticator
+    usage_log: UsageLog
+
+
+@asynccontextmanager
+async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
+    """The parts, closed at the end with what was still to be written.
+
+    Raises:
+        SetupError: a needed setting is missing or unusable.
+    """
+    if settings.database_url is None or settings.redis_url is None:
+        raise SetupError("Set ARACHNE_DATABASE_URL and ARACHNE_REDIS_URL, or run `arachne up`, which brings its own.")
+    database = AsyncDatabase(settings.database_url)
+    parts = Parts(
+        settings=settings,
+        database=database,
+        storage=open_storage(settings),
+        box=open_secret_box(settings),
+        limiter=Limiter(settings.redis_url),
+        authenticator=Authenticator(settings, database),
+        usage_log=UsageLog(database),
+    )
+    tasks = [asyncio.create_task(parts.usage_log.run())]
+    try:
+        yield parts
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await parts.usage_log.flush()
+        await parts.limiter.close()
+        await database.close()
+
+
+def parts_of(connection: HTTPConnection) -> Parts:
+    """The parts of the app that serves this request."""
+    found = connection.app.state.parts
+    assert isinstance(found, Parts)
+    return found

@@ -1,0 +1,11 @@
+"""All routes, one module a subject."""
+
+from arachne.http.operations import Resource
+from arachne.http.routes import discovery, health, token
+
+_MODULES = (token, discovery, health)
+
+
+def all_resources() -> list[Resource]:
+    """Every path the API answers."""
+    return [resource for module in _MODULES for resource in module.RESOURCES]

@@ -1,0 +1,117 @@
+"""Every API call on record: who, which route, how it went. Written in the background, so that no request waits."""
+
+import asyncio
+import logging
+import time
+from datetime import UTC, datetime
+
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from arachne.database import AsyncDatabase, Transaction
+from arachne.errors import Unavailable
+from arachne.http.exchange import Exchange, exchange_of
+from arachne.schemas.tables import ApiUsageLog
+
+log = logging.getLogger(__name__)
+QUEUE_ROWS = 10_000
+BATCH_ROWS = 500
+FLUSH_S = 0.5
+_MAX_ROUTE = 200
+
+
+class UsageLog:
+    """A bounded queue of calls and the task that writes them; `dropped` counts those there was no room for."""
+
+    def __init__(self, database: AsyncDatabase) -> None:
+        self._database = database
+        self._rows: asyncio.Queue[dict[str, object]] = asyncio.Queue(QUEUE_ROWS)
+        self.dropped = 0
+
+    def add(self, row: dict[str, object]) -> None:
+        """Put a call on record soon; when the database lags too far behind, count it as dropped instead."""
+        try:
+            self._rows.put_nowait(row)
+        except asyncio.QueueFull:
+            self.dropped += 1
+            if self.dropped % 1000 == 1:
+                log.warning("usage log: %d calls not recorded, the database lags behind", self.dropped)
+
+    async def run(self) -> None:
+        """Write rows in batches until cancelled."""
+        while True:
+            batch = [await self._rows.get()]
+            await asyncio.sleep(FLUSH_S)
+            await self._write(self._take(batch))
+
+    async def flush(self) -> None:
+        """Write all that is waiting."""
+        while not self._rows.empty():
+            await self._write(self._take([]))
+
+    def _take(self, batch: list[dict[str, object]]) -> list[dict[str, object]]:
+        while len(batch) < BATCH_ROWS and not self._rows.empty():
+            batch.append(self._rows.get_nowait())
+        return batch
+
+    async def _write(self, batch: list[dict[str, object]]) -> None:
+        try:
+            await self._database.run(_insert, batch)
+        except Unavailable:
+            for row in batch:
+                self.add(row)
+            await asyncio.sleep(FLUSH_S)
+        except SQLAlchemyError:
+            self.dropped += len(batch)
+            log.exception("usage log: %d calls not recorded", len(batch))
+
+
+class UsageLogMiddleware:
+    """Notes each call of the API once its answer is out."""
+
+    def __init__(self, app: ASGIApp, usage_log: UsageLog) -> None:
+        self.app = app
+        self.usage_log = usage_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http" or not scope["path"].startswith("/api/"):
+            await self.app(scope, receive, send)
+            return
+        counts = {"in": 0, "out": 0, "status": 500}
+
+        async def count_in() -> Message:
+            message = await receive()
+            counts["in"] += len(message.get("body", b""))
+            return message
+
+        async def count_out(message: Message) -> None:
+            counts["status"] = message.get("status", counts["status"])
+            counts["out"] += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self.app(scope, count_in, count_out)
+        finally:
+            self.usage_log.add(_row(exchange_of(scope), scope["method"], counts))
+
+
+def _row(exchange: Exchange, method: str, counts: dict[str, int]) -> dict[str, object]:
+    caller = exchange.caller
+    return {
+        "at": datetime.now(UTC),
+        "request_id": exchange.request_id,
+        "account_id": caller.account_id if caller else None,
+        "subject": caller.subject if caller else None,
+        "method": method[:16],
+        "route": exchange.route[:_MAX_ROUTE] or "-",
+        "status": counts["status"],
+        "ms": round((time.perf_counter() - exchange.started_s) * 1000, 3),
+        "bytes_in": counts["in"],
+        "bytes_out": counts["out"],
+    }
+
+
+def _insert(transaction: Transaction, rows: list[dict[str, object]]) -> None:
+    transaction.session.connection().execute(insert(ApiUsageLog).on_conflict_do_nothing(), rows)
