@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ from sqlmodel import Session
 
 from arachne import accounts
 from arachne.cli.options import DataDir, Json, load
-from arachne.cli.output import print_json, print_rows, say
+from arachne.cli.output import print_record, print_rows, say
 from arachne.database import Database
 from arachne.embedded.instance import attach
 from arachne.settings import Settings
@@ -36,11 +37,7 @@ def create(name: Name, json: Json = False, data_dir: DataDir = None) -> None:
     """Create an account with one client. The secret is shown this once."""
     with session_on(load(data_dir)) as session:
         made = accounts.create_account(session, name)
-    row = {"account_id": made.account_id, "client_id": made.client_id, "client_secret": made.client_secret}
-    if json:
-        print_json(row)
-        return
-    print_rows([row], list(row), as_json=False)
+    print_record(asdict(made), as_json=json)
     say("Keep the client secret: it is not shown again.")
 
 

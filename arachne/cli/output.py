@@ -3,16 +3,20 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from arachne.errors import ArachneError
 
+_UNFOLDED_WIDTH = 500  # for pipes and files: a record stays on its line
+
 
 def print_json(data: object) -> None:
     """`data` as one JSON document on stdout."""
-    sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
+    sys.stdout.write(json.dumps(data, indent=2, default=_plain) + "\n")
 
 
 def print_rows(rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, as_json: bool) -> None:
@@ -24,8 +28,23 @@ def print_rows(rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, 
     for column in columns:
         table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*("" if row[column] is None else str(row[column]) for column in columns))
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+        table.add_row(*("" if row[column] is None else escape(str(_plain(row[column]))) for column in columns))
+    Console(width=None if sys.stdout.isatty() else _UNFOLDED_WIDTH).print(table)
+
+
+def print_record(record: Mapping[str, object], *, as_json: bool) -> None:
+    """One record on stdout, a line a member, or as JSON."""
+    if as_json:
+        print_json(record)
+        return
+    for name, value in record.items():
+        sys.stdout.write(f"{name.replace('_', ' ')}: {_plain(value)}\n")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return value if isinstance(value, int | float | str) else str(value)
 
 
 def say(line: str) -> None:

@@ -7,9 +7,8 @@ import typer
 from arachne.cli.options import DataDir, load
 from arachne.database import Database
 from arachne.embedded.instance import attach
+from arachne.schemas.token import CLIENT_SCOPES
 from arachne.secretbox import open_secret_box
-
-DEFAULT_SCOPES = ["vision:read", "vision:write", "webhooks:manage", "usage:read"]
 
 
 def register(app: typer.Typer) -> None:
@@ -19,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def token(
     name: Annotated[str, typer.Argument(help="Name of the account.")],
-    scope: Annotated[list[str], typer.Option(help="A scope; may be repeated.")] = DEFAULT_SCOPES,
+    scope: Annotated[list[str] | None, typer.Option(help="A scope; may be repeated. All but `admin` if none.")] = None,
     ttl: Annotated[float, typer.Option(min=1, max=86_400, help="Lifetime, seconds.")] = 3600,
     data_dir: DataDir = None,
 ) -> None:
@@ -31,7 +30,9 @@ def token(
     database = Database(settings.database_url, pool_size=1)
     try:
         with database.transaction() as transaction:
-            issued = issue_operator_token(transaction.session, open_secret_box(settings), settings, name, scope, ttl)
+            issued = issue_operator_token(
+                transaction.session, open_secret_box(settings), settings, name, scope or CLIENT_SCOPES, ttl
+            )
     finally:
         database.close()
     typer.echo(issued)
