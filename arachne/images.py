@@ -79,9 +79,8 @@ def _sniff(data: Buffer) -> ImageHeader:
     try:
         width, height, frames = measure(data, image_format)
     except (ValueError, IndexError, struct.error) as error:
-        raise UnsupportedImage(
-            f"The {image_format.upper()} header is damaged ({error}). Save the image anew."
-        ) from error
+        why = str(error) if isinstance(error, ValueError) else "it ends early"
+        raise UnsupportedImage(f"The {image_format.upper()} header is damaged: {why}. Save the image anew.") from error
     if width < 1 or height < 1:
         raise UnsupportedImage(
             f"The {image_format.upper()} header states {width} x {height} pixels. Save the image anew."

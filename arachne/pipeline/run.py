@@ -1,0 +1,205 @@
+"""An image's bytes through the stages; the eight are called one by one so that each hand-over is typed."""
+
+import time
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from arachne.pipeline.fingerprint import pipeline_version
+from arachne.pipeline.plan import ReadRequest, needed_stages
+from arachne.pipeline.reports import Reports, is_degraded, summed
+from arachne.schemas.result import Colour, Geometry, ImageInfo, Quality, Result, Visual
+from arachne.stages.arrays import Box, Rgb
+from arachne.stages.assess import Assessment, AssessOptions, assess
+from arachne.stages.decode import Decoded, DecodeOptions, decode
+from arachne.stages.describe import skipped_reason
+from arachne.stages.enhance import Enhanced, EnhanceOptions, enhance
+from arachne.stages.markup import clean
+from arachne.stages.read import Reading, ReadOptions, read
+from arachne.stages.segment import Region, SegmentOptions, Segments, segment
+from arachne.stages.structure import Structured, StructureOptions, structure
+from arachne.stages.upright import Upright, UprightOptions, upright
+
+PAGE_BREAK = "\f"
+
+
+@dataclass
+class _Page:
+    """What the stages found on one picture; None where one did not run."""
+
+    assessment: Assessment | None = None
+    upright: Upright | None = None
+    reading: Reading | None = None
+    structured: Structured | None = None
+
+
+def read_image(data: bytes, request: ReadRequest) -> Result:
+    """Everything read from one image. Does no I/O but loading language data; made for a subprocess.
+
+    Raises:
+        ImageError: decoding or reading failed; `stage` names where.
+    """
+    deadline = time.monotonic() + request.soft_time_limit_s
+    reports = Reports()
+    limits = DecodeOptions(request.max_pixels, request.max_frames, request.options.frames)
+    decoded = reports.must("decode", lambda: decode(data, limits))
+    first = _page_result(decoded, 0, reports, request, deadline)
+    if request.options.frames == "first":
+        return first
+    pages = [first]
+    for index in range(1, len(decoded.frames)):
+        # All frames are decoded at once; the time is on the first page's report.
+        told = reports.entries["decode"].model_copy(update={"ms": 0.0})
+        pages.append(_page_result(decoded, index, Reports({"decode": told}), request, deadline))
+    return _joined(pages)
+
+
+def _page_result(decoded: Decoded, index: int, reports: Reports, request: ReadRequest, deadline: float) -> Result:
+    rgb = decoded.frames[index]
+    page = _run(rgb, reports, request, deadline)
+    assessment, turned, reading, structured = page.assessment, page.upright, page.reading, page.structured
+    listed = reports.listed()
+    return Result(
+        image=_image(decoded, rgb),
+        quality=_quality(assessment) if assessment else None,
+        geometry=_geometry(turned) if turned else None,
+        text=structured.text if structured else _plain_text(reading),
+        markdown=structured.markdown if structured else None,
+        languages=list(request.languages) if reading else None,
+        confidence=reading.confidence if reading else None,
+        blocks=list(structured.blocks) if structured else None,
+        tables=list(structured.tables) if structured else None,
+        codes=list(structured.codes) if structured else None,
+        visual=_visual(assessment) if assessment else None,
+        vlm=None,
+        fields=structured.fields if structured else None,
+        stages=listed,
+        degraded=is_degraded(listed),
+        model_version=request.model_version,
+        pipeline_version=pipeline_version(request.tessdata_dir),
+        pages=None,
+    )
+
+
+def _run(rgb: Rgb, reports: Reports, request: ReadRequest, deadline: float) -> _Page:
+    """Stages 2 to 8 on one picture, as far as they are needed."""
+    page, needed = _Page(), needed_stages(request.options)
+    if "assess" in needed:
+        page.assessment = reports.may("assess", lambda: assess(rgb, AssessOptions()), lambda: None)
+    height_px = page.assessment.text_height_px if page.assessment else None
+    if "upright" in needed:
+        turning = UprightOptions(request.tessdata_dir, request.languages, deadline)
+        page.upright = reports.may("upright", lambda: upright(rgb, height_px, turning), lambda: None)
+    if "enhance" in needed:
+        turned = page.upright or Upright(rgb, 0, 0.0, np.eye(3))
+        enhanced = reports.may(
+            "enhance", lambda: enhance(turned.rgb, height_px, EnhanceOptions()), lambda: _plain_gray(turned.rgb)
+        )
+        _run_reading(page, rgb, turned, enhanced, reports, request, deadline)
+    if "describe" in needed:
+        reports.skip("describe", skipped_reason(configured=request.vlm_configured))
+    return page
+
+
+def _run_reading(
+    page: _Page,
+    rgb: Rgb,
+    turned: Upright,
+    enhanced: Enhanced,
+    reports: Reports,
+    request: ReadRequest,
+    deadline: float,
+) -> None:
+    """Stages 5 to 7, as far as they are needed; what they find goes into the page."""
+    needed, gray = needed_stages(request.options), enhanced.gray
+    if "segment" not in needed:
+        return
+    segments = reports.may("segment", lambda: segment(gray, SegmentOptions()), lambda: _one_region(enhanced))
+    if "read" not in needed:
+        return
+    how = ReadOptions(request.tessdata_dir, request.languages, deadline)
+    reading = reports.must("read", lambda: read(gray, segments.regions, how))
+    page.reading = reading
+    if reading.degraded:
+        reports.degrade("read", reading.degraded)
+    if "structure" in needed:
+        transform = enhanced.transform @ turned.transform
+        aim = StructureOptions(profile=request.options.profile)
+        page.structured = reports.may(
+            "structure", lambda: structure(reading.words, gray, rgb, transform, aim), lambda: None
+        )
+
+
+def _plain_gray(rgb: Rgb) -> Enhanced:
+    gray = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
+    dark = float(np.median(gray)) < 128
+    return Enhanced(np.asarray(255 - gray, dtype=np.uint8) if dark else gray, 1.0, np.eye(3), float(dark))
+
+
+def _one_region(enhanced: Enhanced) -> Segments:
+    height, width = enhanced.gray.shape
+    return Segments((Region("text", Box(0, 0, width, height), EnhanceOptions().glyph_px, 1),))
+
+
+def _plain_text(reading: Reading | None) -> str | None:
+    """The words by line, where no structure was made of them."""
+    if reading is None:
+        return None
+    lines = dict[tuple[int, int], list[str]]()
+    for word in reading.words:
+        lines.setdefault((word.region, word.line), []).append(clean(word.text))
+    return "\n".join(" ".join(words) for words in lines.values())
+
+
+def _joined(pages: list[Result]) -> Result:
+    """The first page's result with all pages' text, the worst of their stages, and the pages themselves."""
+    first = pages[0]
+    texts, markdowns = [page.text for page in pages], [page.markdown for page in pages]
+    confidences = [page.confidence for page in pages if page.confidence is not None]
+    return first.model_copy(
+        update={
+            "text": None if first.text is None else PAGE_BREAK.join(text or "" for text in texts),
+            "markdown": None if first.markdown is None else PAGE_BREAK.join(text or "" for text in markdowns),
+            "confidence": round(sum(confidences) / len(confidences), 4) if confidences else None,
+            "stages": summed([page.stages for page in pages]),
+            "degraded": any(page.degraded for page in pages),
+            "pages": pages,
+        }
+    )
+
+
+def _image(decoded: Decoded, rgb: Rgb) -> ImageInfo:
+    return ImageInfo(
+        sha256=decoded.sha256,
+        format=decoded.format,
+        width=rgb.shape[1],
+        height=rgb.shape[0],
+        frames=decoded.frame_count,
+        exif_orientation=decoded.exif_orientation,
+        warnings=list(decoded.warnings),
+    )
+
+
+def _quality(found: Assessment) -> Quality:
+    return Quality(
+        sharpness=found.sharpness,
+        contrast=found.contrast,
+        noise=found.noise,
+        brightness=found.brightness,
+        polarity=found.polarity,
+        text_height_px=found.text_height_px,
+    )
+
+
+def _visual(found: Assessment) -> Visual:
+    return Visual(
+        phash=found.phash,
+        palette=[Colour(rgb=rgb, share=share) for rgb, share in found.palette],
+        edge_density=found.edge_density,
+    )
+
+
+def _geometry(found: Upright) -> Geometry:
+    transform = [round(float(value), 6) for value in found.transform.ravel()]
+    return Geometry(rotation_deg=found.rotation_deg, skew_deg=found.skew_deg, transform=transform)

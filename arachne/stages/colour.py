@@ -1,0 +1,81 @@
+"""Any Pillow mode as sRGB pixels: colour profiles, deep samples, and transparency laid on a readable ground."""
+
+import io
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageCms
+
+from arachne.stages.arrays import Rgb
+
+_SRGB = ImageCms.createProfile("sRGB")
+_WHITE, _BLACK = 255, 0
+_CMS_MODES = {"L", "RGB", "CMYK"}
+
+
+def to_rgb(image: Image.Image, notes: list[str]) -> Rgb:
+    """The loaded image as uint8 (H, W, 3), writable; `notes` gets what had to be ignored."""
+    profile = image.info.get("icc_profile")
+    flat, alpha = _split_alpha(_eight_bit(image))
+    rgb = np.array(_through_profile(flat, profile, notes).convert("RGB"))
+    return rgb if alpha is None else _lay_on_ground(rgb, alpha)
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    if not image.mode.startswith(("I", "F")):
+        return image
+    samples = np.asarray(image)
+    if image.mode.startswith("I;16"):
+        deep = samples.astype(np.uint16, copy=False)
+        # 12-bit scans come in 16-bit words; shifting those by 8 would leave them near black.
+        bits = max(8, int(deep.max(initial=0)).bit_length()) if image.format == "TIFF" else 16
+        return Image.fromarray((deep >> (bits - 8)).astype(np.uint8))
+    return Image.fromarray(_stretched(samples))
+
+
+def _stretched(samples: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
+    values = np.nan_to_num(samples.astype(np.float32), posinf=0, neginf=0)
+    if values.min() >= 0 and 255 < values.max() <= 65535:
+        return (values / 257).astype(np.uint8)
+    low, high = float(values.min()), float(values.max())
+    return ((values - low) * (255 / max(high - low, 1e-9))).astype(np.uint8)
+
+
+def _split_alpha(image: Image.Image) -> tuple[Image.Image, npt.NDArray[np.uint8] | None]:
+    if not image.has_transparency_data:
+        return (image.convert("RGB") if image.mode in {"P", "1"} else image), None
+    full = image.convert("RGBA")
+    alpha = np.asarray(full.getchannel("A"))
+    return full.convert("RGB"), None if int(alpha.min()) == 255 else alpha
+
+
+def _through_profile(image: Image.Image, profile: object, notes: list[str]) -> Image.Image:
+    if not isinstance(profile, bytes) or image.mode not in _CMS_MODES or b"sRGB" in profile:
+        return image
+    try:
+        source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        changed = ImageCms.profileToProfile(image, source, _SRGB, outputMode="RGB")
+    except (ImageCms.PyCMSError, OSError, ValueError):
+        notes.append("icc: the colour profile is damaged or of another colour space and was ignored")
+        return image
+    return image if changed is None else changed
+
+
+def _lay_on_ground(rgb: Rgb, alpha: npt.NDArray[np.uint8]) -> Rgb:
+    """The picture on white or on black, whichever leaves more edges to see; white where that is equal."""
+    on_white = _blend(rgb, alpha, _WHITE)
+    on_black = _blend(rgb, alpha, _BLACK)
+    return on_black if _edges(on_black) > 1.2 * _edges(on_white) else on_white
+
+
+def _blend(rgb: Rgb, alpha: npt.NDArray[np.uint8], ground: int) -> Rgb:
+    blended = np.empty_like(rgb)
+    rest = (255 - alpha.astype(np.uint16)) * ground
+    for channel in range(3):
+        blended[..., channel] = (rgb[..., channel] * alpha.astype(np.uint16) + rest + 127) // 255
+    return blended
+
+
+def _edges(rgb: Rgb) -> float:
+    green = rgb[..., 1].astype(np.int16)
+    return float(np.abs(np.diff(green, axis=1)).mean()) if green.shape[1] > 1 else 0.0

@@ -1,0 +1,72 @@
+"""Stage 4: the picture as a reader wants it: dark text on even, light ground, at the size it reads best."""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from arachne.stages import ink
+from arachne.stages.arrays import Gray, Rgb, Transform, scaling
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class EnhanceOptions:
+    """`glyph_px` is the aimed height of usual characters; scaling stays in bounds and under `max_pixels`."""
+
+    glyph_px: float = 20
+    min_scale: float = 0.3
+    max_scale: float = 4
+    max_pixels: int = 16_000_000
+    min_stretch: int = 40
+
+
+@dataclass(frozen=True)
+class Enhanced:
+    """Gray uint8 (H, W), the scale it has, upright pixels -> its pixels, and the share of dark ground turned light."""
+
+    gray: Gray
+    scale: float
+    transform: Transform
+    inverted_share: float
+
+
+def enhance(rgb: Rgb, text_height_px: float | None, options: EnhanceOptions) -> Enhanced:
+    """Upright RGB uint8 (H, W, 3) as ink on paper.
+
+    Each pixel's darkness is its distance from the ground around it, in whichever channel differs most, so dark,
+    light and coloured grounds come out alike; faint text is stretched to full contrast, noise is not.
+    """
+    height = text_height_px or options.glyph_px
+    window_px = int(np.clip(height * 4, 32, 200))
+    behind = ink.ground(rgb, window_px)
+    apart = ink.distance(rgb, behind)
+    scale = _scale(rgb, height, options)
+    scaled = _resized(apart, scale)
+    gray = _stretched(scaled, options)
+    factors = gray.shape[1] / rgb.shape[1], gray.shape[0] / rgb.shape[0]
+    dark = float((behind[::4, ::4].max(axis=2) < 128).mean())
+    return Enhanced(gray, scale, scaling(*factors), round(dark, 4))
+
+
+def _scale(rgb: Rgb, height_px: float, options: EnhanceOptions) -> float:
+    wanted = float(np.clip(options.glyph_px / height_px, options.min_scale, options.max_scale))
+    most = float((options.max_pixels / (rgb.shape[0] * rgb.shape[1])) ** 0.5)
+    scale = min(wanted, most)
+    return 1.0 if 0.9 < scale < 1.1 else scale
+
+
+def _resized(apart: Gray, scale: float) -> Gray:
+    if scale == 1:
+        return apart
+    size = max(1, round(apart.shape[1] * scale)), max(1, round(apart.shape[0] * scale))
+    how = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+    return np.asarray(cv2.resize(apart, size, interpolation=how), dtype=np.uint8)
+
+
+def _stretched(apart: Gray, options: EnhanceOptions) -> Gray:
+    """255 where there is ground, towards 0 where ink is strongest in its neighbourhood."""
+    strongest = cv2.blur(ink.local_maximum(apart, round(4.5 * options.glyph_px)), (61, 61))
+    strongest = cv2.max(strongest, np.full_like(strongest, options.min_stretch))
+    return np.asarray(255 - cv2.divide(apart, strongest, scale=255), dtype=np.uint8)

@@ -1,0 +1,67 @@
+"""Where there is ink: how far each pixel is from the ground around it, whatever the ground's colour."""
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from arachne.stages.arrays import Gray, Mask, Rgb
+
+MIN_CONTRAST = 14  # gray levels; less is taken for noise
+
+
+def ground(rgb: Rgb, window_px: int) -> Rgb:
+    """The colour behind the text: the median over a window that is larger than a glyph, uint8 (H, W, 3)."""
+    height, width = rgb.shape[:2]
+    step = max(1, window_px // 12)
+    small = np.ascontiguousarray(rgb[step // 2 :: step, step // 2 :: step])
+    if small.size == 0:
+        small = rgb
+    side = max(3, min(2 * (window_px // step // 2) + 1, 255))
+    smooth = cv2.medianBlur(small, side)
+    return np.asarray(cv2.resize(smooth, (width, height), interpolation=cv2.INTER_NEAREST), dtype=np.uint8)
+
+
+def distance(rgb: Rgb, behind: Rgb) -> Gray:
+    """Each pixel's largest difference from the ground over the channels, uint8 (H, W)."""
+    apart = cv2.absdiff(rgb, behind)
+    return np.asarray(cv2.max(cv2.max(apart[..., 0], apart[..., 1]), apart[..., 2]), dtype=np.uint8)
+
+
+def mask(apart: Gray) -> Mask:
+    """Pixels that stand out at least half as far as the strongest around them, bool (H, W)."""
+    strongest = local_maximum(apart, 48)
+    return np.asarray(apart > np.maximum(strongest // 2, MIN_CONTRAST))
+
+
+def local_maximum(values: Gray, window_px: int) -> Gray:
+    """The largest value within about a window around each pixel, blockwise, uint8 (H, W)."""
+    height, width = values.shape
+    block = max(1, window_px // 3)
+    rows, columns = -(-height // block), -(-width // block)
+    padded = np.zeros((rows * block, columns * block), np.uint8)
+    padded[:height, :width] = values
+    blocks = padded.reshape(rows, block, columns, block).max(axis=(1, 3))
+    wide = cv2.dilate(blocks, np.ones((3, 3), np.uint8))
+    grown = cv2.resize(wide, (columns * block, rows * block), interpolation=cv2.INTER_NEAREST)
+    return np.asarray(grown[:height, :width], dtype=np.uint8)
+
+
+def glyph_boxes(ink: Mask, max_height_px: int = 200) -> npt.NDArray[np.int32]:
+    """Boxes of connected ink that may be characters, (N, 5): x, y, width, height, area."""
+    count, _, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
+    boxes = np.asarray(stats[1:count], dtype=np.int32)
+    if len(boxes) == 0:
+        return boxes
+    width, height, area = boxes[:, 2], boxes[:, 3], boxes[:, 4]
+    fill = area / (width * height)
+    shaped = (height >= 4) & (height <= max_height_px) & (width <= 4 * height) & (height <= 8 * width)
+    return boxes[shaped & (area >= 6) & (fill >= 0.12) & (fill < 0.97)]
+
+
+def glyph_height(boxes: npt.NDArray[np.int32]) -> float | None:
+    """The usual height of characters in px, weighted by their width; None with too few of them."""
+    if len(boxes) < 3:
+        return None
+    order = np.argsort(boxes[:, 3])
+    weight = np.cumsum(boxes[order, 2])
+    return float(boxes[order, 3][np.searchsorted(weight, weight[-1] / 2)])

@@ -1,0 +1,177 @@
+"""Stage 6: words with boxes and confidence; weak or missed regions are read again in another way."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from arachne.errors import ReadFailed
+from arachne.stages import tesseract
+from arachne.stages.arrays import Box, Gray
+from arachne.stages.segment import Region
+
+VERSION = 1
+READER = "tesseract"
+
+_PAGE, _BLOCK, _LINE, _SPARSE = 3, 6, 7, 11  # Tesseract's page segmentation modes
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """`deadline` is on the monotonic clock; after it nothing is read again. Confidences are 0..1."""
+
+    tessdata_dir: Path
+    languages: tuple[str, ...]
+    deadline: float
+    glyph_px: float = 20
+    sure: float = 0.8
+    drop_below: float = 0.4
+    max_retries: int = 40
+    page_limit_s: float = 60
+
+
+@dataclass(frozen=True)
+class ReadWord:
+    """A word: its box in pixels of the enhanced picture, the region it is in and the line within that region."""
+
+    text: str
+    box: Box
+    confidence: float
+    reader: str
+    region: int
+    line: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Words in reading order, mean confidence weighted by characters, and why it is less than it could be."""
+
+    words: tuple[ReadWord, ...]
+    confidence: float
+    degraded: str | None
+
+
+def read(gray: Gray, regions: Sequence[Region], options: ReadOptions) -> Reading:
+    """The words of an enhanced picture, uint8 (H, W).
+
+    Raises:
+        ReadFailed: the reader can't be started or fails on the picture.
+    """
+    try:
+        engine = tesseract.engine(options.tessdata_dir, options.languages)
+        return _read(engine, gray, regions, options)
+    except RuntimeError as error:
+        raise ReadFailed(
+            f"Tesseract failed: {error}. `arachne doctor` checks its language data.", stage="read"
+        ) from error
+
+
+def _read(engine: tesseract.Engine, gray: Gray, regions: Sequence[Region], options: ReadOptions) -> Reading:
+    if not regions:
+        return Reading((), 0.0, None)
+    left_s = max(1.0, min(options.page_limit_s, options.deadline - time.monotonic()))
+    parts = _share_out(engine.read(gray, _PAGE, left_s), regions)
+    degraded, retries = None, 0
+    for index, region in enumerate(regions):
+        if not _weak(parts[index], region, options):
+            continue
+        if time.monotonic() > options.deadline or retries >= options.max_retries:
+            degraded = "soft_time_limit" if time.monotonic() > options.deadline else "too_many_weak_regions"
+            break
+        retries += 1
+        parts[index] = _read_again(engine, gray, region, parts[index], options)
+    words = tuple(word for index, part in enumerate(parts) for word in _ordered(part, index, options))
+    return Reading(words, round(mean_confidence(words), 4), degraded)
+
+
+def mean_confidence(words: Sequence[ReadWord | tesseract.EngineWord]) -> float:
+    """The mean over characters, 0..1; 0 without words."""
+    characters = sum(len(word.text) for word in words)
+    return sum(len(word.text) * word.confidence for word in words) / characters if characters else 0.0
+
+
+def _share_out(
+    words: Sequence[tesseract.EngineWord], regions: Sequence[Region]
+) -> list[tuple[tesseract.EngineWord, ...]]:
+    """Each region's words: those whose middle is inside, else nearest."""
+    shares: list[list[tesseract.EngineWord]] = [[] for _ in regions]
+    boxes = np.array([region.box for region in regions], dtype=np.float64)
+    for word in words:
+        x, y = word.box.centre
+        across = np.maximum(np.maximum(boxes[:, 0] - x, x - boxes[:, 0] - boxes[:, 2]), 0)
+        down = np.maximum(np.maximum(boxes[:, 1] - y, y - boxes[:, 1] - boxes[:, 3]), 0)
+        shares[int(np.argmin(across + down))].append(word)
+    return [tuple(share) for share in shares]
+
+
+def _weak(words: Sequence[tesseract.EngineWord], region: Region, options: ReadOptions) -> bool:
+    """Whether a reading is unsure, or covers less of the region's width or lines than its ink promises."""
+    if not words or mean_confidence(words) < options.sure:
+        return True
+    return len({word.line for word in words}) < 0.7 * region.rows
+
+
+def _worth(words: Sequence[tesseract.EngineWord]) -> float:
+    """Characters weighted by the square of their word's confidence, so that noise counts for little."""
+    return sum(len(word.text) * word.confidence**2 for word in words)
+
+
+def _read_again(
+    engine: tesseract.Engine,
+    gray: Gray,
+    region: Region,
+    first: tuple[tesseract.EngineWord, ...],
+    options: ReadOptions,
+) -> tuple[tesseract.EngineWord, ...]:
+    """The best of the first reading and one of the region alone, without rules and at the aimed size."""
+    margin = 0.35 * region.text_height_px + 2
+    crop, corner = _cut_out(gray, region.box.grown(margin))
+    crop = _without_rules(crop)
+    factor = _factor(region, options)
+    if factor != 1:
+        how = cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC
+        crop = np.asarray(cv2.resize(crop, None, fx=factor, fy=factor, interpolation=how), dtype=np.uint8)
+    left_s = max(0.5, options.deadline - time.monotonic())
+    mode = _LINE if region.rows == 1 else _BLOCK
+    again = [replace(word, box=_placed(word.box, factor, corner)) for word in engine.read(crop, mode, left_s)]
+    return max((first, tuple(again)), key=_worth)
+
+
+def _factor(region: Region, options: ReadOptions) -> float:
+    factor = options.glyph_px / max(1.0, region.text_height_px)
+    return 1.0 if 0.7 < factor < 1.3 else float(np.clip(factor, 0.2, 2.5))
+
+
+def _cut_out(gray: Gray, box: Box) -> tuple[Gray, tuple[float, float]]:
+    x, y = max(0, int(box.x)), max(0, int(box.y))
+    return gray[y : int(box.bottom) + 1, x : int(box.right) + 1], (x, y)
+
+
+def _placed(box: Box, factor: float, corner: tuple[float, float]) -> Box:
+    x, y, width, height = (side / factor for side in box)
+    return Box(x + corner[0], y + corner[1], width, height)
+
+
+def _without_rules(gray: Gray) -> Gray:
+    """The crop with straight lines longer than letters painted over."""
+    dark = (gray < 160).astype(np.uint8)
+    across = cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones((1, 60), np.uint8))
+    down = cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones((60, 1), np.uint8))
+    rules = cv2.dilate(across | down, np.ones((3, 3), np.uint8))
+    return np.where(rules > 0, np.uint8(255), gray)
+
+
+def _ordered(words: Sequence[tesseract.EngineWord], region: int, options: ReadOptions) -> list[ReadWord]:
+    """The region's words by line from the top, without the ones that are noise."""
+    kept = [word for word in words if word.confidence >= options.drop_below]
+    tops = dict[int, float]()
+    for word in kept:
+        tops[word.line] = min(tops.get(word.line, word.box.y), word.box.y)
+    ranks = {line: rank for rank, line in enumerate(sorted(tops, key=lambda line: tops[line]))}
+    ordered = sorted(kept, key=lambda word: (ranks[word.line], word.box.x))
+    return [
+        ReadWord(word.text, word.box, round(word.confidence, 4), READER, region, ranks[word.line]) for word in ordered
+    ]

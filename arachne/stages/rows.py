@@ -1,0 +1,100 @@
+"""Words put into rows as they stand on the page, and what a row's spacing tells: cells, and fixed-width type."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from arachne.stages.arrays import Box, union
+from arachne.stages.read import ReadWord
+
+
+@dataclass(frozen=True)
+class Row:
+    """Words that share a base line, from left to right."""
+
+    words: tuple[ReadWord, ...]
+    region: int
+
+    @property
+    def box(self) -> Box:
+        """Around all words."""
+        return union([word.box for word in self.words])
+
+    @property
+    def text(self) -> str:
+        """The words with single spaces."""
+        return " ".join(word.text for word in self.words)
+
+    @property
+    def height_px(self) -> float:
+        """The usual height of its words."""
+        return float(np.median([word.box.height for word in self.words]))
+
+
+def into_rows(words: Sequence[ReadWord]) -> list[Row]:
+    """The words of each region, in the regions' order, as rows from the top."""
+    regions = dict[int, list[ReadWord]]()
+    for word in words:
+        regions.setdefault(word.region, []).append(word)
+    return [row for region in sorted(regions) for row in _rows(regions[region], region)]
+
+
+def _rows(words: list[ReadWord], region: int) -> list[Row]:
+    usual = float(np.median([word.box.height for word in words]))
+    parts = list[list[ReadWord]]()
+    lines = dict[int, list[ReadWord]]()
+    for word in words:
+        lines.setdefault(word.line, []).append(word)
+    for line in sorted(lines.values(), key=_middle):
+        # What the reader took for lines of two columns stands in one row where the middles agree.
+        if parts and abs(_middle(parts[-1]) - _middle(line)) < 0.4 * usual and not _overlap(parts[-1], line):
+            parts[-1].extend(line)
+        else:
+            parts.append(list(line))
+    return [Row(tuple(sorted(part, key=lambda word: word.box.x)), region) for part in parts]
+
+
+def _middle(words: list[ReadWord]) -> float:
+    return float(np.median([word.box.centre[1] for word in words]))
+
+
+def _overlap(some: list[ReadWord], others: list[ReadWord]) -> bool:
+    first, second = union([word.box for word in some]), union([word.box for word in others])
+    return min(first.right, second.right) - max(first.x, second.x) > 0
+
+
+def into_cells(row: Row, gap_px: float) -> list[list[ReadWord]]:
+    """The row's words parted where the white between them is wider than `gap_px`."""
+    cells = [[row.words[0]]]
+    for word in row.words[1:]:
+        if word.box.x - cells[-1][-1].box.right > gap_px:
+            cells.append([])
+        cells[-1].append(word)
+    return cells
+
+
+def advance_px(rows: Sequence[Row]) -> float | None:
+    """The width of one character in fixed-width type; None where widths vary as in other type."""
+    widths = [word.box.width / (len(word.text) - 0.15) for row in rows for word in row.words if len(word.text) >= 4]
+    steps = [
+        (after.box.x - word.box.x) / (len(word.text) + 1)
+        for row in rows
+        for word, after in zip(row.words, row.words[1:], strict=False)
+        if len(word.text) >= 3 and after.box.x - word.box.right < 1.2 * word.box.height
+    ]
+    if len(widths) < 4 or len(steps) < 3:
+        return None
+    usual = float(np.median(steps))
+    regular_widths = float(np.mean([abs(width / usual - 1) < 0.07 for width in widths]))
+    regular_steps = float(np.mean([abs(step / usual - 1) < 0.05 for step in steps]))
+    return usual if regular_widths >= 0.7 and regular_steps >= 0.6 else None
+
+
+def columns_kept(row: Row, left_px: float, advance: float) -> str:
+    """The row's text with each word at its column of fixed-width type, counted from `left_px`."""
+    text = ""
+    for word in row.words:
+        column = round((word.box.x - left_px) / advance)
+        text += " " * max(column - len(text), 1 if text else 0) + word.text
+    return text

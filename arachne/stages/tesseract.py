@@ -1,0 +1,109 @@
+"""Tesseract in this process: one engine a set of languages, given pixels only, with a time limit.
+
+tesserocr's wheel bundles old image libraries, so Tesseract never opens a file that isn't its own data.
+"""
+
+import os
+
+os.environ.setdefault("OMP_THREAD_LIMIT", "1")  # before the library starts its threads; more make it slower
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import cv2
+
+from arachne.stages.arrays import Box, Gray
+
+if TYPE_CHECKING:
+    from tesserocr import PyTessBaseAPI
+
+MARGIN_PX = 12  # Tesseract loses text that touches the edge
+_RESOLUTION_DPI = 150
+_VARIABLES = {"tessedit_do_invert": "0", "debug_file": os.devnull}  # ink is dark already; layout notes are no errors
+
+
+@dataclass(frozen=True)
+class EngineWord:
+    """A word as read: box in pixels of the image given, confidence 0..1, and the line it stands in."""
+
+    text: str
+    box: Box
+    confidence: float
+    line: int
+
+
+class Engine(Protocol):
+    """Something that reads dark text on light ground."""
+
+    def read(self, gray: Gray, mode: int, limit_s: float) -> tuple[EngineWord, ...]:
+        """The words of uint8 (H, W) in Tesseract's page segmentation mode, fewer where the time is up."""
+
+
+class TesserocrEngine:
+    """Tesseract through its C++ interface."""
+
+    def __init__(self, api: "PyTessBaseAPI") -> None:
+        self._api = api
+        for name, value in _VARIABLES.items():
+            api.SetVariable(name, value)
+
+    def read(self, gray: Gray, mode: int, limit_s: float) -> tuple[EngineWord, ...]:
+        """The words of uint8 (H, W), fewer where `limit_s` is up."""
+        framed = cv2.copyMakeBorder(gray, *[MARGIN_PX] * 4, cv2.BORDER_CONSTANT, value=255)
+        height, width = framed.shape
+        self._api.SetPageSegMode(mode)
+        self._api.SetImageBytes(framed.tobytes(), width, height, 1, width)
+        self._api.SetSourceResolution(_RESOLUTION_DPI)
+        try:
+            self._api.Recognize(max(1, int(limit_s * 1000)))
+            return tuple(self._words())
+        finally:
+            self._api.Clear()  # forgets the picture, keeps the language data
+
+    def _words(self) -> Iterator[EngineWord]:
+        from tesserocr import RIL, iterate_level  # noqa: PLC0415 - some platforms have no wheel
+
+        found = self._api.GetIterator()
+        if found is None:
+            return
+        line = -1
+        for at in iterate_level(found, RIL.WORD):
+            if at.Empty(RIL.WORD):
+                continue
+            line += at.IsAtBeginningOf(RIL.TEXTLINE)
+            text, box = at.GetUTF8Text(RIL.WORD), at.BoundingBox(RIL.WORD)
+            if text and text.strip() and box is not None:
+                x0, y0, x1, y1 = box
+                place = Box(x0 - MARGIN_PX, y0 - MARGIN_PX, x1 - x0, y1 - y0)
+                confidence = min(1.0, max(0.0, at.Confidence(RIL.WORD) / 100))
+                yield EngineWord(text.strip(), place, confidence, max(line, 0))
+
+
+@lru_cache(maxsize=4)
+def engine(tessdata_dir: Path, languages: tuple[str, ...]) -> Engine:
+    """This process's engine for these languages; reused, since loading takes longer than reading.
+
+    Raises:
+        RuntimeError: the language data can't be loaded.
+    """
+    try:
+        import tesserocr  # noqa: PLC0415 - some platforms have no wheel
+    except ImportError:
+        from arachne.stages.pytesseract_engine import PytesseractEngine  # noqa: PLC0415
+
+        return PytesseractEngine(tessdata_dir, languages)
+    return TesserocrEngine(tesserocr.PyTessBaseAPI(path=f"{tessdata_dir}{os.sep}", lang="+".join(languages)))
+
+
+def version() -> str:
+    """Tesseract's version, such as 5.5.4."""
+    try:
+        import tesserocr  # noqa: PLC0415
+    except ImportError:
+        import pytesseract  # noqa: PLC0415
+
+        return str(pytesseract.get_tesseract_version())
+    return str(tesserocr.tesseract_version()).split()[1]

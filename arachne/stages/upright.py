@@ -1,0 +1,166 @@
+"""Stage 3: text turned the right way up, by quarter turns that are proved by reading and a skew that is measured."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from arachne.stages import ink, tesseract
+from arachne.stages.arrays import Gray, Mask, Rgb, Transform, scaling, shifting
+from arachne.stages.enhance import EnhanceOptions, enhance
+from arachne.stages.read import mean_confidence
+
+VERSION = 1
+
+QuarterTurn = Literal[0, 90, 180, 270]
+_QUARTERS: tuple[QuarterTurn, ...] = (0, 90, 180, 270)
+_BLOCK, _SPARSE = 6, 11
+
+
+@dataclass(frozen=True)
+class UprightOptions:
+    """`sure` is the confidence from which a probe's reading stands without trying other turns."""
+
+    tessdata_dir: Path
+    languages: tuple[str, ...]
+    deadline: float
+    max_skew_deg: float = 15
+    least_skew_deg: float = 0.4
+    sure: float = 0.78
+    probe_px: int = 420
+    probe_limit_s: float = 5
+
+
+@dataclass(frozen=True)
+class Upright:
+    """The turned picture, uint8 (H, W, 3); turns are clockwise degrees; displayed pixels -> upright pixels."""
+
+    rgb: Rgb
+    rotation_deg: QuarterTurn
+    skew_deg: float
+    transform: Transform
+
+
+def upright(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> Upright:
+    """The picture with its lines of text level and the right way up; unchanged where there is no text to tell."""
+    apart = ink.distance(rgb, ink.ground(rgb, int(np.clip(4 * (text_height_px or 12), 32, 200))))
+    boxes = ink.glyph_boxes(ink.mask(apart))
+    if len(boxes) < 5:
+        return Upright(rgb, 0, 0.0, np.eye(3))
+    skew_deg = measure_skew(boxes, options)
+    levelled, transform = _turned(rgb, skew_deg) if skew_deg else (rgb, np.eye(3))
+    quarter = _quarter_turn(levelled, text_height_px, options)
+    if quarter:
+        transform = quarter_transform(quarter, levelled.shape[1], levelled.shape[0]) @ transform
+        levelled = np.ascontiguousarray(np.rot90(levelled, k=-quarter // 90))
+    return Upright(levelled, quarter, skew_deg, transform)
+
+
+def quarter_transform(degrees: QuarterTurn, width: int, height: int) -> Transform:
+    """The transform of a clockwise quarter turn of a picture that was width x height."""
+    return {
+        0: np.eye(3),
+        90: np.array([[0.0, -1.0, height], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]),
+        180: np.array([[-1.0, 0.0, width], [0.0, -1.0, height], [0.0, 0.0, 1.0]]),
+        270: np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, width], [0.0, 0.0, 1.0]]),
+    }[degrees]
+
+
+def measure_skew(boxes: npt.NDArray[np.int32], options: UprightOptions) -> float:
+    """The clockwise turn in degrees that makes lines level (or upright, for text on its side); 0 where none is clear.
+
+    Lines that are level put many glyphs' feet into few rows: the angle is the one where the feet's histogram is
+    sharpest, and it counts only where it is clearly sharper than at no turn.
+    """
+    if len(boxes) < 12:
+        return 0.0
+    height = max(4.0, ink.glyph_height(boxes) or 4.0)
+    feet = np.column_stack([boxes[:, 0] + boxes[:, 2] / 2, boxes[:, 1] + boxes[:, 3]]).astype(np.float64)
+    sides = np.column_stack([boxes[:, 1] + boxes[:, 3] / 2, -boxes[:, 0].astype(np.float64)])
+    limit = options.max_skew_deg
+    found = []
+    for points in (feet, sides):
+        coarse = _sharpest(points, np.arange(-limit, limit + 0.01, 0.5), height)
+        fine = _sharpest(points, np.arange(coarse[0] - 0.5, coarse[0] + 0.51, 0.1), height)
+        found.append((*fine, _sharpness(points, 0.0, height)))
+    angle, score, level = max(found, key=lambda one: one[1])
+    if abs(angle) < options.least_skew_deg or abs(angle) > limit or score < 1.25 * max(one[2] for one in found):
+        return 0.0
+    del level
+    return round(float(angle), 1)
+
+
+def _sharpest(points: npt.NDArray[np.float64], angles: npt.NDArray[np.float64], height: float) -> tuple[float, float]:
+    scores = [_sharpness(points, float(angle), height) for angle in angles]
+    best = int(np.argmax(scores))
+    return float(angles[best]), scores[best]
+
+
+def _sharpness(points: npt.NDArray[np.float64], angle_deg: float, height: float) -> float:
+    """How unevenly the points fall into rows a third of a glyph high, after a clockwise turn."""
+    radians = np.deg2rad(angle_deg)
+    rows = points[:, 0] * np.sin(radians) + points[:, 1] * np.cos(radians)
+    bins = np.floor((rows - rows.min()) / max(2.0, height / 3)).astype(np.int64)
+    counts = np.bincount(bins).astype(np.float64)
+    return float((counts**2).sum())
+
+
+def _turned(rgb: Rgb, angle_deg: float) -> tuple[Rgb, Transform]:
+    """The picture turned clockwise on a canvas that holds all of it, filled with its edge's usual colour."""
+    height, width = rgb.shape[:2]
+    radians = np.deg2rad(angle_deg)
+    cosine, sine = float(np.cos(radians)), float(np.sin(radians))
+    wide, high = (
+        int(np.ceil(abs(width * cosine) + abs(height * sine))),
+        int(np.ceil(abs(width * sine) + abs(height * cosine))),
+    )
+    rotation = np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
+    transform = shifting(wide / 2, high / 2) @ rotation @ shifting(-width / 2, -height / 2)
+    centred = shifting(-0.5, -0.5) @ transform @ shifting(0.5, 0.5)  # OpenCV counts from pixels' middles
+    edge = np.concatenate([rgb[0], rgb[-1], rgb[:, 0], rgb[:, -1]])
+    fill = [float(value) for value in np.median(edge, axis=0)]
+    turned = cv2.warpAffine(rgb, centred[:2], (wide, high), flags=cv2.INTER_CUBIC, borderValue=fill)
+    return np.asarray(turned, dtype=np.uint8), transform
+
+
+def _quarter_turn(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> QuarterTurn:
+    """The clockwise turn whose probe reads clearly best; 0 where reading as it is is good or nothing is better."""
+    probe = _probe(rgb, text_height_px, options)
+    if probe is None:
+        return 0
+    engine = tesseract.engine(options.tessdata_dir, options.languages)
+    worth = dict[QuarterTurn, float]()
+    for degrees in _QUARTERS:
+        if time.monotonic() > options.deadline:
+            return 0
+        words = engine.read(np.ascontiguousarray(np.rot90(probe, k=-degrees // 90)), _BLOCK, options.probe_limit_s)
+        words = tuple(word for word in words if word.confidence > 0.3)
+        confidence, characters = mean_confidence(words), sum(len(word.text) for word in words)
+        worth[degrees] = characters * confidence**3
+        if degrees == 0 and confidence >= options.sure and characters >= 12:
+            return 0
+    best = max(worth, key=lambda degrees: worth[degrees])
+    return best if worth[best] > 1.5 * worth[0] + 3 else 0
+
+
+def _probe(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> Gray | None:
+    """The part of the picture with most glyphs, enhanced; a square of `probe_px` once scaled."""
+    enhanced = enhance(rgb, text_height_px, EnhanceOptions(glyph_px=20))
+    gray = enhanced.gray
+    dark = gray < 140
+    boxes = ink.glyph_boxes(dark)
+    if len(boxes) < 5:
+        return None
+    side = options.probe_px
+    rows, columns = max(1, gray.shape[0] - side // 2), max(1, gray.shape[1] - side // 2)
+    counts = np.zeros((-(-gray.shape[0] // 70), -(-gray.shape[1] // 70)), np.float32)
+    np.add.at(counts, (boxes[:, 1] // 70, boxes[:, 0] // 70), 1)
+    spread = cv2.boxFilter(counts, -1, (side // 70, side // 70), normalize=False, borderType=cv2.BORDER_CONSTANT)
+    y, x = np.unravel_index(int(np.argmax(spread)), spread.shape)
+    top = int(np.clip(y * 70 + 35 - side // 2, 0, rows))
+    left = int(np.clip(x * 70 + 35 - side // 2, 0, columns))
+    return gray[top : top + side, left : left + side]
