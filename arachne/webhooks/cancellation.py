@@ -3,6 +3,7 @@
 from sqlalchemy import text
 from sqlmodel import Session
 
+REDACTED = b'{"type":"redacted"}'
 _CANCEL = """
 UPDATE webhook_delivery SET state = 'cancelled', reason = :reason, finished_at = now(), next_attempt_at = NULL,
     claim_id = NULL, lease_until = NULL
@@ -25,7 +26,7 @@ def forget_job_events(session: Session, job_id: str) -> int:
     mine = "SELECT message_id FROM webhook_message WHERE job_id = :job_id"
     _count(session, f"{_CANCEL} AND message_id IN ({mine})", reason="the job was deleted", job_id=job_id)
     redact = "UPDATE webhook_message SET body = :body WHERE job_id = :job_id AND body <> :body"
-    return _count(session, redact, body=b'{"type":"redacted"}', job_id=job_id)
+    return _count(session, redact, body=REDACTED, job_id=job_id)
 
 
 def _count(session: Session, statement: str, **values: object) -> int:

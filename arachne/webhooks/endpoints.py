@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import ColumnElement, func, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import Session, col, select
 
@@ -150,10 +150,9 @@ def ensure_job_endpoint(session: Session, account_id: str, url: CheckedUrl) -> s
         hidden=True,
         max_in_flight=10,
     )
-    hidden = col(WebhookEndpoint.hidden)
-    session.exec(row.on_conflict_do_nothing(index_elements=["account_id", "url"], index_where=hidden))
+    session.exec(row.on_conflict_do_nothing(index_elements=["account_id", "url"], index_where=text("hidden")))
     query = select(WebhookEndpoint.endpoint_id).where(
-        col(WebhookEndpoint.account_id) == account_id, col(WebhookEndpoint.url) == url.url, hidden
+        col(WebhookEndpoint.account_id) == account_id, col(WebhookEndpoint.url) == url.url, col(WebhookEndpoint.hidden)
     )
     return session.exec(query).one()
 

@@ -396,6 +396,13 @@ def upgrade() -> None:
         postgresql_where=sa.text("state = 'pending'"),
     )
     op.create_index(
+        "ix_webhook_delivery_sending",
+        "webhook_delivery",
+        ["endpoint_id"],
+        unique=False,
+        postgresql_where=sa.text("claim_id IS NOT NULL"),
+    )
+    op.create_index(
         "ix_webhook_delivery_endpoint",
         "webhook_delivery",
         ["endpoint_id", sa.literal_column("message_id DESC")],
@@ -419,6 +426,11 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_index("ix_webhook_delivery_endpoint", table_name="webhook_delivery")
+    op.drop_index(
+        "ix_webhook_delivery_sending",
+        table_name="webhook_delivery",
+        postgresql_where=sa.text("claim_id IS NOT NULL"),
+    )
     op.drop_index(
         "ix_webhook_delivery_due", table_name="webhook_delivery", postgresql_where=sa.text("state = 'pending'")
     )

@@ -81,6 +81,7 @@ class WebhookDelivery(SQLModel, table=True):
             "message_id",
             postgresql_where=text("state = 'pending'"),
         ),
+        Index("ix_webhook_delivery_sending", "endpoint_id", postgresql_where=text("claim_id IS NOT NULL")),
         Index("ix_webhook_delivery_endpoint", "endpoint_id", text("message_id DESC")),
     )
 

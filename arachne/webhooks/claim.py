@@ -1,0 +1,148 @@
+"""Phase one of a delivery: due ones are claimed for this process, so that nobody else sends them meanwhile.
+
+Endpoints are walked by a loose index scan from where the last claim ended, each giving at most what it may have in
+flight: however many deliveries wait for a hanging endpoint, they never fill the window. One that fails is probed with
+one request at a time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import Row, text
+from sqlmodel import Session
+
+from arachne.secretbox import SecretBox
+from arachne.webhooks.endpoint_secrets import ensure_default_secret
+from arachne.webhooks.sealing import SealedSecret, account_purpose, endpoint_purpose
+
+WINDOW = 256  # endpoints walked in one claim
+LEASE_MARGIN_S = 10.0
+
+_CLAIM = text("""
+WITH RECURSIVE walked AS (
+    (SELECT endpoint_id FROM webhook_delivery WHERE state = 'pending' AND endpoint_id > :cursor
+     ORDER BY endpoint_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.endpoint_id FROM webhook_delivery d
+            WHERE d.state = 'pending' AND d.endpoint_id > walked.endpoint_id
+            ORDER BY d.endpoint_id LIMIT 1)
+    FROM walked WHERE walked.endpoint_id IS NOT NULL),
+seen AS MATERIALIZED (SELECT endpoint_id FROM walked WHERE endpoint_id IS NOT NULL LIMIT :window),
+sending AS (
+    SELECT endpoint_id, count(*) AS n FROM webhook_delivery
+    WHERE claim_id IS NOT NULL AND lease_until > now() GROUP BY endpoint_id),
+open AS (
+    SELECT e.endpoint_id, coalesce(s.n, 0) AS n,
+           CASE WHEN e.first_failure_at IS NULL THEN e.max_in_flight ELSE 1 END - coalesce(s.n, 0) AS room
+    FROM seen JOIN webhook_endpoint e USING (endpoint_id) LEFT JOIN sending s USING (endpoint_id)
+    WHERE e.enabled AND (e.first_failure_at IS NULL OR NOT :healthy_only)),
+head AS (
+    SELECT h.message_id, open.endpoint_id, h.next_attempt_at, open.n + h.place AS rank
+    FROM open CROSS JOIN LATERAL (
+        SELECT message_id, next_attempt_at, row_number() OVER (ORDER BY next_attempt_at, message_id) AS place
+        FROM (SELECT message_id, next_attempt_at FROM webhook_delivery d
+              WHERE d.state = 'pending' AND d.endpoint_id = open.endpoint_id AND d.next_attempt_at <= now()
+              ORDER BY next_attempt_at, message_id LIMIT greatest(open.room, 0)) AS first_ones) AS h),
+picked AS MATERIALIZED (
+    SELECT message_id, endpoint_id, rank, next_attempt_at FROM head ORDER BY rank, next_attempt_at LIMIT 4 * :limit),
+locked AS MATERIALIZED (
+    SELECT d.message_id, d.endpoint_id FROM picked JOIN webhook_delivery d USING (message_id, endpoint_id)
+    WHERE d.state = 'pending' AND d.next_attempt_at <= now()
+    ORDER BY picked.rank, picked.next_attempt_at LIMIT :limit FOR UPDATE OF d SKIP LOCKED),
+claimed AS (
+    UPDATE webhook_delivery d SET claim_id = :claim_id, lease_until = now() + make_interval(secs => :lease_s),
+                                  next_attempt_at = now() + make_interval(secs => :lease_s)
+    FROM locked WHERE d.message_id = locked.message_id AND d.endpoint_id = locked.endpoint_id
+    RETURNING d.message_id, d.endpoint_id)
+SELECT c.message_id, c.endpoint_id,
+       (SELECT max(endpoint_id) FROM seen) AS last_seen, (SELECT count(*) FROM seen) AS seen_count
+FROM (SELECT 1) AS always LEFT JOIN claimed c ON true
+""")
+
+_LOAD = text("""
+SELECT d.message_id, d.endpoint_id, d.account_id, d.attempts, d.created_at, m.type, m.body, e.url, e.hidden,
+       CASE WHEN e.hidden THEN a.webhook_secret ELSE e.secret END AS secret,
+       CASE WHEN e.hidden THEN a.webhook_secret_old ELSE e.secret_old END AS secret_old,
+       CASE WHEN e.hidden THEN a.webhook_secret_old_until ELSE e.secret_old_until END > now() AS old_is_live,
+       extract(epoch FROM now() - d.created_at)::float8 AS age_s
+FROM webhook_delivery d JOIN webhook_message m USING (message_id) JOIN webhook_endpoint e USING (endpoint_id)
+     JOIN account a ON a.account_id = d.account_id
+WHERE d.claim_id = :claim_id AND d.state = 'pending'
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A delivery this process may send until its lease ends. `attempts` were charged before this one."""
+
+    claim_id: UUID
+    message_id: str
+    endpoint_id: str
+    account_id: str
+    event: str
+    url: str
+    hidden: bool
+    body: bytes
+    secrets: tuple[SealedSecret, ...]
+    attempts: int
+    age_s: float
+    created_at: datetime
+    is_test: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Claimed deliveries, and the endpoint to go on after; `cursor` is empty when the walk has come to its end."""
+
+    claims: list[Claim]
+    cursor: str
+
+
+def claim_due(
+    session: Session, box: SecretBox, *, cursor: str, limit: int, lease_s: float, healthy_only: bool = False
+) -> Batch:
+    """At most `limit` due deliveries, fairly over the endpoints that come after `cursor`."""
+    claim_id = uuid4()
+    values = {"cursor": cursor, "window": WINDOW, "healthy_only": healthy_only, "limit": limit}
+    rows = session.connection().execute(_CLAIM, values | {"claim_id": claim_id, "lease_s": lease_s}).all()
+    walked_all = rows[0].seen_count < WINDOW
+    claims = load_claims(session, box, claim_id) if rows[0].message_id is not None else []
+    return Batch(claims, "" if walked_all else rows[0].last_seen)
+
+
+def load_claims(session: Session, box: SecretBox, claim_id: UUID) -> list[Claim]:
+    """What this claim holds, with all that is needed to send it."""
+    rows = _load(session, claim_id)
+    unset = {row.account_id for row in rows if row.hidden and row.secret is None}
+    if unset:
+        for account_id in sorted(unset):
+            ensure_default_secret(session, box, account_id)
+        rows = _load(session, claim_id)
+    return [_claim(row, claim_id) for row in rows]
+
+
+def _load(session: Session, claim_id: UUID) -> Sequence[Row[Any]]:
+    return session.connection().execute(_LOAD, {"claim_id": claim_id}).all()
+
+
+def _claim(row: Row[Any], claim_id: UUID) -> Claim:
+    purpose = account_purpose(row.account_id) if row.hidden else endpoint_purpose(row.endpoint_id)
+    sealed = [row.secret, row.secret_old if row.old_is_live else None]
+    return Claim(
+        claim_id=claim_id,
+        message_id=row.message_id,
+        endpoint_id=row.endpoint_id,
+        account_id=row.account_id,
+        event=row.type,
+        url=row.url,
+        hidden=row.hidden,
+        body=row.body,
+        secrets=tuple(SealedSecret(secret, purpose) for secret in sealed if secret is not None),
+        attempts=row.attempts,
+        age_s=row.age_s,
+        created_at=row.created_at,
+        is_test=row.type == "webhook.test",
+    )

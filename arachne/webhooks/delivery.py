@@ -1,0 +1,193 @@
+"""The delivery engine: claim → sign → send → record → schedule, resident in one process, woken or ticking by itself.
+
+Postgres holds every timer and claim, so that any number of engines share the work and a lost wake-up costs one tick.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+import aiohttp
+
+from arachne.database import AsyncDatabase, Transaction
+from arachne.errors import Unavailable
+from arachne.net.client import guarded_session
+from arachne.net.policy import EgressPolicy, webhook_policy
+from arachne.net.resolver import Lookup, look_up
+from arachne.schemas.webhook import AttemptView
+from arachne.secretbox import SecretBox
+from arachne.settings import Settings
+from arachne.webhooks.cancellation import cancel_orphans
+from arachne.webhooks.claim import LEASE_MARGIN_S, Batch, Claim, claim_due
+from arachne.webhooks.probe import claim_test
+from arachne.webhooks.record import record
+from arachne.webhooks.schedule import decide
+from arachne.webhooks.sending import attempt
+
+log = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT = 256
+HEALTHY_ONLY_SLOTS = 64  # of these, kept for endpoints that don't fail
+CLAIM_AT_ONCE = 64
+RECORD_AT_ONCE = 6
+TICK_S = 2.0
+_REFILL_S = 0.01
+_STOP_GRACE_S = 5.0
+_ORPHANS_EVERY_S = 60.0
+
+
+class DeliveryEngine:
+    """Sends what is due. `run` stays resident; `deliver_due` works off what is due now; `wake` is for other threads."""
+
+    def __init__(
+        self,
+        database: AsyncDatabase,
+        box: SecretBox,
+        settings: Settings,
+        *,
+        policy: EgressPolicy | None = None,
+        lookup: Lookup = look_up,
+        tick_s: float = TICK_S,
+    ) -> None:
+        self._database = database
+        self._box = box
+        self._settings = settings
+        self._policy = policy or webhook_policy(settings)
+        self._lookup = lookup
+        self._tick_s = tick_s
+        self._lease_s = settings.webhook_timeout_s + LEASE_MARGIN_S
+        self._cursor = ""
+        self._sending: set[asyncio.Task[AttemptView | None]] = set()
+        self._signal = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._record_gate = asyncio.Semaphore(RECORD_AT_ONCE)
+        self._done = 0
+
+    def wake(self) -> None:
+        """Have the resident engine look for due deliveries now; from any thread, at any time."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop has just been closed: nothing is left to wake
+                loop.call_soon_threadsafe(self._signal.set)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Deliver until `stop` is set; then finish what is being sent, or leave it to the lease."""
+        self._loop = asyncio.get_running_loop()
+        stopping = asyncio.create_task(stop.wait())
+        stopping.add_done_callback(lambda _: self._signal.set())
+        next_sweep_s = 0.0
+        try:
+            async with self._open_session() as session:
+                while not stop.is_set():
+                    self._signal.clear()
+                    next_sweep_s = await self._step(session, next_sweep_s)
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._signal.wait(), self._tick_s)
+                    await asyncio.sleep(_REFILL_S)  # one claim serves the wake-ups of these milliseconds
+                await self._drain(_STOP_GRACE_S)
+        finally:
+            self._loop = None
+            stopping.cancel()
+
+    async def deliver_due(self) -> int:
+        """Number of attempts made until nothing more was due and nothing was in flight."""
+        before = self._done
+        async with self._open_session() as session:
+            while True:
+                await self._fill(session)
+                if not self._sending:
+                    return self._done - before
+                await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+
+    async def send_test(self, account_id: str, endpoint_id: str) -> AttemptView:
+        """A `webhook.test` sent now, once, whether or not the endpoint is enabled.
+
+        Raises:
+            NotFound: this account has no such endpoint.
+            Unavailable: the database can't be reached.
+        """
+
+        def work(transaction: Transaction) -> Claim:
+            return claim_test(transaction.session, self._box, account_id, endpoint_id, lease_s=self._lease_s)
+
+        claim = await self._database.run(work)
+        async with self._open_session() as session:
+            return await self._deliver(session, claim)
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        return guarded_session(self._policy, self._settings.webhook_timeout_s, max_connections=0, lookup=self._lookup)
+
+    async def _step(self, session: aiohttp.ClientSession, next_sweep_s: float) -> float:
+        """Start what is due, and now and then cancel what was orphaned; returns when to do that again."""
+        now_s = asyncio.get_running_loop().time()
+        try:
+            await self._fill(session)
+            if now_s < next_sweep_s:
+                return next_sweep_s
+            await self._database.run(lambda transaction: cancel_orphans(transaction.session))
+        except Unavailable as error:
+            log.warning("webhooks wait for the database: %s", error.message)
+        return now_s + _ORPHANS_EVERY_S
+
+    async def _fill(self, session: aiohttp.ClientSession) -> None:
+        """Claim into the free slots, walking the endpoints once round."""
+        ends_reached = 0
+        while (free := MAX_IN_FLIGHT - len(self._sending)) > 0 and ends_reached < 2:
+            began_at = self._cursor
+            batch = await self._claim(min(free, CLAIM_AT_ONCE), healthy_only=free <= HEALTHY_ONLY_SLOTS)
+            self._cursor = batch.cursor
+            for claim in batch.claims:
+                self._start(session, claim)
+            if len(batch.claims) == min(free, CLAIM_AT_ONCE):
+                continue
+            if batch.cursor == "":
+                ends_reached += 2 if began_at == "" else 1
+
+    async def _claim(self, limit: int, *, healthy_only: bool) -> Batch:
+        def work(transaction: Transaction) -> Batch:
+            return claim_due(
+                transaction.session,
+                self._box,
+                cursor=self._cursor,
+                limit=limit,
+                lease_s=self._lease_s,
+                healthy_only=healthy_only,
+            )
+
+        return await self._database.run(work)
+
+    def _start(self, session: aiohttp.ClientSession, claim: Claim) -> None:
+        task = asyncio.create_task(self._deliver_safely(session, claim))
+        self._sending.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[AttemptView | None]) -> None:
+        self._sending.discard(task)
+        self._signal.set()
+
+    async def _deliver_safely(self, session: aiohttp.ClientSession, claim: Claim) -> AttemptView | None:
+        try:
+            return await self._deliver(session, claim)
+        except Exception:  # sent but not recorded: the lease ends and it is sent again with the same id
+            log.exception("webhook attempt not recorded", extra={"message_id": claim.message_id})
+            return None
+
+    async def _deliver(self, session: aiohttp.ClientSession, claim: Claim) -> AttemptView:
+        outcome = await attempt(session, self._policy, self._box, claim)
+        decision = decide(claim, outcome, self._settings.webhook_retry_seconds)
+        disable_after_s = self._settings.webhook_disable_after_s
+
+        def work(transaction: Transaction) -> AttemptView:
+            return record(transaction.session, claim, outcome, decision, disable_after_s=disable_after_s)
+
+        async with self._record_gate:
+            logged = await self._database.run(work)
+        self._done += 1
+        return logged
+
+    async def _drain(self, grace_s: float) -> None:
+        if self._sending:
+            _, late = await asyncio.wait(self._sending, timeout=grace_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)

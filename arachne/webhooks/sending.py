@@ -1,0 +1,119 @@
+"""Phases two and three of a delivery: it is signed and sent, with no transaction open, and what came of it is told."""
+
+import asyncio
+import errno
+import logging
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import aiohttp
+
+from arachne import __version__
+from arachne.errors import EgressBlocked, InvalidUrl, SetupError
+from arachne.net.client import Exchange, open_exchange, read_bounded
+from arachne.net.policy import EgressPolicy
+from arachne.net.urls import check_url
+from arachne.schemas.webhook import Failure
+from arachne.secretbox import SecretBox
+from arachne.webhooks.claim import Claim
+from arachne.webhooks.sealing import open_all
+from arachne.webhooks.signing import sign_with_all
+
+log = logging.getLogger(__name__)
+
+USER_AGENT = f"Arachne-Webhooks/{__version__}"
+EXCERPT_BYTES = 2048
+_EXCERPT_TIMEOUT_S = 2.0
+# What our own machine lacks, and no receiver can mend.
+_OUR_ERRNOS = {
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOBUFS,
+    errno.ENOMEM,
+    errno.EADDRNOTAVAIL,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one attempt came to; `failure` is None for a success. `retry_after` is the header as received."""
+
+    at: datetime
+    ms: int
+    status_code: int | None = None
+    failure: Failure | None = None
+    response: str | None = None
+    retry_after: str | None = None
+
+
+async def attempt(session: aiohttp.ClientSession, policy: EgressPolicy, box: SecretBox, claim: Claim) -> Outcome:
+    """The outcome of signing and sending a delivery once; faults of any kind are outcomes."""
+    at, started_s = datetime.now(UTC), time.monotonic()
+    status: int | None = None
+    response, retry_after = None, None
+    try:
+        headers = sign_headers(box, claim, int(at.timestamp()))
+        checked = check_url(claim.url, policy)
+        async with open_exchange(session, "POST", checked, body=claim.body, headers=headers) as exchange:
+            status = exchange.response.status
+            retry_after = exchange.response.headers.get("Retry-After")
+            response = await _read_excerpt(exchange)
+        failure: Failure | None = None if 200 <= status < 300 else "http"
+    except Exception as error:  # whatever it is, the delivery must go on and the fault be told
+        failure = classify(error)
+        if failure == "ours":
+            log.exception("webhook delivery failed here", extra={"message_id": claim.message_id})
+    ms = round((time.monotonic() - started_s) * 1000)
+    return Outcome(at, ms, status, failure, response, retry_after)
+
+
+def sign_headers(box: SecretBox, claim: Claim, timestamp: int) -> dict[str, str]:
+    """The headers of one attempt, signed now with every live secret.
+
+    Raises:
+        SetupError: the secrets can't be opened.
+    """
+    secrets = open_all(box, claim.secrets)
+    if not secrets:
+        raise SetupError("The endpoint has no signing secret. Rotate it to give it one.")
+    return {
+        "Content-Type": "application/json",
+        "User-Agent": USER_AGENT,
+        "webhook-id": claim.message_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": sign_with_all(secrets, claim.message_id, timestamp, claim.body),
+    }
+
+
+# The first class that fits; ClientOSError is what is left of it: refused, reset, unreachable.
+_CLASSES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Failure], ...] = (
+    ((EgressBlocked, InvalidUrl), "blocked"),
+    (aiohttp.ClientConnectorDNSError, "dns"),
+    (aiohttp.ClientSSLError, "tls"),
+    (TimeoutError, "timeout"),
+    ((aiohttp.ClientOSError, aiohttp.ServerDisconnectedError), "refused"),
+    (aiohttp.ClientError, "http"),
+)
+
+
+def classify(error: Exception) -> Failure:
+    """The class of a failed exchange."""
+    if isinstance(error, aiohttp.ClientOSError) and error.errno in _OUR_ERRNOS:
+        return "ours"
+    return next((failure for kinds, failure in _CLASSES if isinstance(error, kinds)), "ours")
+
+
+async def _read_excerpt(exchange: Exchange) -> str | None:
+    """At most 2 kB of what was answered, as text; the status decides, so a body that hangs or breaks is no failure."""
+    if exchange.from_private:
+        return None
+    try:
+        async with asyncio.timeout(_EXCERPT_TIMEOUT_S):
+            body, _ = await read_bounded(exchange.response, EXCERPT_BYTES)
+    except (TimeoutError, aiohttp.ClientError):
+        return None
+    text = body.decode("utf-8", "replace").replace("\0", "\ufffd")
+    return text.encode()[:EXCERPT_BYTES].decode("utf-8", "ignore")
