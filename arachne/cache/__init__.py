@@ -1,0 +1,19 @@
+"""The vision cache: a file on each machine in front of the results in PostgreSQL."""
+
+from arachne.cache.keys import CacheKey, scope_of
+from arachne.cache.local import VisionCache, open_cache
+from arachne.cache.shared import CachedResult, compress, decompress, hold_result, insert_result, load_body, lookup
+
+__all__ = [
+    "CacheKey",
+    "CachedResult",
+    "VisionCache",
+    "compress",
+    "decompress",
+    "hold_result",
+    "insert_result",
+    "load_body",
+    "lookup",
+    "open_cache",
+    "scope_of",
+]

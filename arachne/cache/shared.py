@@ -1,0 +1,82 @@
+"""The cache's second level: results in PostgreSQL, shared by all machines, found by their key."""
+
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from arachne.cache.keys import CacheKey
+from arachne.database import Transaction
+from arachne.ids import new_id
+
+_LOOKUP = text("""
+SELECT cache_key, result_id, model_version FROM image_result WHERE cache_key = ANY(CAST(:keys AS bytea[]))
+""")
+_FREE_KEY = text("UPDATE image_result SET cache_key = NULL WHERE cache_key = :key")
+_INSERT = text("""
+INSERT INTO image_result
+    (result_id, account_id, cache_key, sha256, model_version, pipeline_version, options_hash, body)
+VALUES (:result_id, :account_id, :key, :sha256, :model_version, :pipeline_version, :options_hash, :body)
+ON CONFLICT (cache_key) DO NOTHING RETURNING result_id
+""")
+_BODY = text("SELECT body FROM image_result WHERE result_id = :result_id")
+_HOLD = text("SELECT 1 FROM image_result WHERE result_id = :result_id FOR KEY SHARE")
+
+
+@dataclass(frozen=True, slots=True)
+class CachedResult:
+    """A complete result that answers a key."""
+
+    result_id: str
+    model_version: str
+    degraded: bool = False
+
+
+def lookup(transaction: Transaction, keys: Collection[bytes]) -> dict[bytes, CachedResult]:
+    """The result for each of these key digests that has one."""
+    if not keys:
+        return {}
+    rows = transaction.session.execute(_LOOKUP, {"keys": sorted(keys)})
+    return {bytes(row.cache_key): CachedResult(row.result_id, row.model_version) for row in rows}
+
+
+def insert_result(
+    transaction: Transaction, *, account_id: str, key: CacheKey, body: bytes, model_version: str, reusable: bool
+) -> str:
+    """Id of the new result with the compressed `body`; where `reusable`, it takes its key over from an older one."""
+    row = {
+        "result_id": new_id("res"),
+        "account_id": account_id,
+        "key": key.digest if reusable else None,
+        "sha256": key.sha256,
+        "model_version": model_version,
+        "pipeline_version": key.pipeline_version,
+        "options_hash": key.options_hash,
+        "body": body,
+    }
+    session = transaction.session
+    while session.scalar(_INSERT, row) is None:  # another result has the key; after this update it hasn't
+        session.execute(_FREE_KEY, {"key": row["key"]})
+    return str(row["result_id"])
+
+
+def hold_result(transaction: Transaction, result_id: str) -> bool:
+    """Whether the result is still there; if so it stays until the transaction ends."""
+    return transaction.session.scalar(_HOLD, {"result_id": result_id}) is not None
+
+
+def compress(result_json: bytes) -> bytes:
+    """A result's JSON as it is stored."""
+    return zlib.compress(result_json, 3)
+
+
+def decompress(body: bytes) -> bytes:
+    """The JSON of a stored result."""
+    return zlib.decompress(body)
+
+
+def load_body(transaction: Transaction, result_id: str) -> bytes | None:
+    """The result's JSON, or None if it is no longer kept."""
+    body = transaction.session.scalar(_BODY, {"result_id": result_id})
+    return None if body is None else decompress(body)

@@ -1,0 +1,169 @@
+"""Images handed to workers: fair between accounts, small jobs first, each claim fenced by its `claim_id`."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+from sqlalchemy import Row, text
+
+from arachne.cache.keys import CacheKey
+from arachne.cache.shared import CachedResult, lookup
+from arachne.database import Transaction
+from arachne.jobs.flights import take_flights
+from arachne.schemas.options import Options
+from arachne.schemas.tables import Job
+from arachne.settings import Settings
+from arachne.webhooks.outbox import emit_job_event
+
+# Accounts looked at in one claim; with more of them waiting, the window moves on by `start`.
+_WINDOW = 128
+
+# The accounts with queued images come from a loose index scan, one probe each, beginning after `start` and wrapping
+# round. Rows are locked in the last step only, where there are few of them, and rows others hold are passed over.
+_CLAIM = text("""
+WITH RECURSIVE
+behind AS (
+    (SELECT account_id FROM image WHERE state = 'queued' AND account_id > :start ORDER BY account_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT q.account_id FROM image q WHERE q.state = 'queued' AND q.account_id > behind.account_id
+            ORDER BY q.account_id LIMIT 1)
+    FROM behind WHERE behind.account_id IS NOT NULL),
+before AS (
+    (SELECT account_id FROM image WHERE state = 'queued' AND account_id <= :start ORDER BY account_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT q.account_id FROM image q WHERE q.state = 'queued' AND q.account_id > before.account_id
+              AND q.account_id <= :start ORDER BY q.account_id LIMIT 1)
+    FROM before WHERE before.account_id IS NOT NULL),
+waiting AS (
+    SELECT account_id FROM (SELECT account_id FROM behind UNION ALL SELECT account_id FROM before) AS both_parts
+    WHERE account_id IS NOT NULL LIMIT :window),
+running AS (SELECT account_id, count(*) AS n FROM image WHERE state = 'running' GROUP BY account_id),
+chosen AS (
+    SELECT w.account_id, coalesce(r.n, 0) AS n, a.weight, a.max_in_flight
+    FROM waiting w JOIN account a USING (account_id) LEFT JOIN running r USING (account_id)
+    WHERE coalesce(r.n, 0) < a.max_in_flight
+    ORDER BY coalesce(r.n, 0) / a.weight, random() LIMIT :limit),
+ranked AS (
+    SELECT head.image_id, head.due_at, (c.n + head.place) / c.weight AS rank
+    FROM chosen c CROSS JOIN LATERAL (
+        SELECT image_id, due_at, row_number() OVER (ORDER BY due_at, image_id) AS place
+        FROM (SELECT image_id, due_at FROM image WHERE state = 'queued' AND account_id = c.account_id
+              ORDER BY due_at, image_id LIMIT :ahead) AS first_ones) AS head
+    WHERE c.n + head.place <= c.max_in_flight),
+picked AS MATERIALIZED (SELECT image_id, rank, due_at FROM ranked ORDER BY rank, due_at, image_id LIMIT :ahead),
+locked AS MATERIALIZED (
+    SELECT i.image_id FROM picked JOIN image i USING (image_id) WHERE i.state = 'queued'
+    ORDER BY picked.rank, picked.due_at, i.image_id LIMIT :limit FOR UPDATE OF i SKIP LOCKED)
+UPDATE image i SET state = 'running', claim_id = :claim_id, worker_id = :worker_id, started_at = now()
+FROM locked WHERE i.image_id = locked.image_id
+RETURNING i.image_id, i.job_id, i.account_id, i.sha256, i.size_bytes, i.attempts
+""")
+
+_START_JOBS = text("""
+WITH first_claimed AS (
+    SELECT job_id FROM job WHERE job_id = ANY(:job_ids) AND state = 'queued' ORDER BY job_id FOR UPDATE)
+UPDATE job SET state = 'processing', started_at = coalesce(started_at, now())
+FROM first_claimed WHERE job.job_id = first_claimed.job_id RETURNING job.job_id
+""")
+
+_OPTIONS = text("SELECT job_id, options FROM job WHERE job_id = ANY(:job_ids)")
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """An image this worker alone may finish.
+
+    `key` is what its result depends on, `hit` a result that already answers it. `attempts` counts earlier hand-overs.
+    """
+
+    image_id: str
+    job_id: str
+    account_id: str
+    claim_id: UUID
+    sha256: str
+    size_bytes: int
+    attempts: int
+    options: Options
+    key: CacheKey
+    hit: CachedResult | None = None
+
+
+class Claims(NamedTuple):
+    """What one claim gave: images to read, and how many were parked behind the same image being read already."""
+
+    images: list[Claimed]
+    parked: int
+
+
+KeyOf = Callable[[Options, str, str], CacheKey]
+"""The cache key for (options, account id, image sha256)."""
+
+
+def claim(
+    transaction: Transaction, worker_id: str, limit: int, key_of: KeyOf, settings: Settings, *, start: str = ""
+) -> Claims:
+    """Up to `limit` images, now `running` for `worker_id`, their jobs `processing`.
+
+    `start` is an account id: pass one of the last claim's, so that with very many accounts each comes into view.
+    """
+    claim_id = uuid4()
+    rows = transaction.session.execute(
+        _CLAIM,
+        {
+            "start": start,
+            "window": _WINDOW,
+            "limit": limit,
+            "ahead": 4 * limit + 16,
+            "claim_id": claim_id,
+            "worker_id": worker_id,
+        },
+    ).all()
+    if not rows:
+        return Claims([], 0)
+    job_ids = sorted({row.job_id for row in rows})
+    options = {job_id: Options.model_validate(stored) for job_id, stored in _options(transaction, job_ids)}
+    claimed = [_claimed(row, claim_id, options[row.job_id], key_of) for row in rows]
+    images = _look_up(transaction, claimed, worker_id)
+    _start_jobs(transaction, {image.job_id for image in images}, settings)
+    return Claims(images, len(claimed) - len(images))
+
+
+def _start_jobs(transaction: Transaction, job_ids: Collection[str], settings: Settings) -> None:
+    session = transaction.session
+    for job_id in sorted(session.scalars(_START_JOBS, {"job_ids": sorted(job_ids)})):
+        emit_job_event(session, settings, session.get_one(Job, job_id, populate_existing=True), "job.started")
+
+
+def _claimed(row: Row[Any], claim_id: UUID, options: Options, key_of: KeyOf) -> Claimed:
+    return Claimed(
+        image_id=row.image_id,
+        job_id=row.job_id,
+        account_id=row.account_id,
+        claim_id=claim_id,
+        sha256=row.sha256,
+        size_bytes=row.size_bytes or 0,
+        attempts=row.attempts,
+        options=options,
+        key=key_of(options, row.account_id, row.sha256),
+    )
+
+
+def _options(transaction: Transaction, job_ids: Sequence[str]) -> Sequence[tuple[str, dict[str, object]]]:
+    rows = transaction.session.execute(_OPTIONS, {"job_ids": job_ids})
+    return [(row.job_id, row.options) for row in rows]
+
+
+def _look_up(transaction: Transaction, claimed: list[Claimed], worker_id: str) -> list[Claimed]:
+    """The images, with the cached results that answer them; those whose key is being read already are parked."""
+    wanted = {image.image_id: image.key.digest for image in claimed if image.options.cache == "use"}
+    hits = lookup(transaction, set(wanted.values()))
+    missing = {image_id: digest for image_id, digest in wanted.items() if digest not in hits}
+    parked = take_flights(transaction, worker_id, missing)
+    # A result that was committed between the look-up and the flight is there by now.
+    hits |= lookup(transaction, set(missing.values()))
+    return [
+        replace(image, hit=hits.get(wanted[image.image_id])) if image.image_id in wanted else image
+        for image in claimed
+        if image.image_id not in parked
+    ]

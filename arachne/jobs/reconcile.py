@@ -1,0 +1,183 @@
+"""What keeps the promise that every accepted job ends: anything left lying is picked up, by whoever looks first.
+
+Each step stands on its own, is idempotent, passes over rows that others hold, and needs nothing but the database.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, TextClause, text
+
+from arachne.database import Database, Transaction
+from arachne.errors import DeadlineExceeded, ImageError, WorkerLost
+from arachne.jobs.cancel import cancel_images
+from arachne.jobs.closing import Tally, close, count
+from arachne.jobs.flights import end_flights
+from arachne.jobs.workers import expire, expire_process
+from arachne.settings import Settings
+
+MAX_LOST_LEASES = 10
+_BATCH = 500
+_LOCK = 4_202_611_293  # one process at a time; the others have nothing to add
+
+_TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(:key)")
+_ORPHANS = text("""
+SELECT image_id, job_id, lost_leases FROM image
+WHERE state = 'running' AND NOT EXISTS (SELECT 1 FROM worker WHERE worker.worker_id = image.worker_id)
+ORDER BY image_id LIMIT :batch FOR UPDATE SKIP LOCKED
+""")
+_REQUEUE = text("""
+UPDATE image SET state = 'queued', claim_id = NULL, worker_id = NULL, started_at = NULL, lost_leases = lost_leases + 1
+WHERE image_id = ANY(:image_ids)
+""")
+_FAIL = text("""
+UPDATE image SET state = 'failed', finished_at = now(), error_code = :code, error_message = :message
+WHERE image_id = ANY(:image_ids)
+""")
+_LATE = text("""
+SELECT image_id, job_id FROM image
+WHERE job_id = ANY(ARRAY(SELECT job_id FROM job WHERE finished_at IS NULL AND deadline_at < now() LIMIT :batch))
+  AND state IN ('fetching', 'queued', 'parked', 'running')
+ORDER BY image_id LIMIT :batch FOR UPDATE SKIP LOCKED
+""")
+_STRAY_FLIGHTS = text("""
+DELETE FROM flight WHERE NOT EXISTS (
+    SELECT 1 FROM image WHERE image.image_id = flight.image_id AND image.state = 'running'
+                          AND image.worker_id = flight.worker_id AND image.cache_key = flight.cache_key)
+""")
+_STRAY_PARKED = text("""
+WITH stray AS (
+    SELECT image_id FROM image WHERE state = 'parked'
+       AND NOT EXISTS (SELECT 1 FROM flight WHERE flight.cache_key = image.cache_key)
+    ORDER BY image_id LIMIT :batch FOR UPDATE SKIP LOCKED)
+UPDATE image SET state = 'queued' FROM stray WHERE image.image_id = stray.image_id
+""")
+_CANCELLING = text(
+    "SELECT job_id FROM job WHERE finished_at IS NULL AND cancel_requested_at IS NOT NULL ORDER BY job_id"
+)
+_UNCLOSED = text("""
+SELECT job_id FROM job WHERE finished_at IS NULL AND NOT EXISTS (
+    SELECT 1 FROM image WHERE image.job_id = job.job_id AND image.state IN ('fetching', 'queued', 'parked', 'running'))
+ORDER BY job_id LIMIT :batch FOR UPDATE SKIP LOCKED
+""")
+_RECOUNT = text("""
+UPDATE job SET (completed, failed, cancelled, cached, degraded) = (
+    SELECT count(*) FILTER (WHERE state = 'completed'), count(*) FILTER (WHERE state = 'failed'),
+           count(*) FILTER (WHERE state = 'cancelled'), count(*) FILTER (WHERE cached),
+           count(*) FILTER (WHERE degraded) FROM image WHERE image.job_id = job.job_id)
+WHERE job_id = :job_id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What was mended: counts of workers, images and jobs."""
+
+    lost_workers: int = 0
+    recovered: int = 0
+    late: int = 0
+    unparked: int = 0
+    closed: int = 0
+
+    @property
+    def queued(self) -> bool:
+        """Whether there may be images to claim that nobody was told of."""
+        return bool(self.recovered or self.unparked)
+
+
+def reconcile(database: Database, settings: Settings, *, thorough: bool = True) -> Reconciled:
+    """What was mended just now; nothing, while another process is at it.
+
+    Not `thorough`: only lost workers and flights, what a worker looks after every two seconds.
+    """
+    lost, recovered = database.run(_recover, settings)
+    unparked = database.run(_land)
+    if not thorough:
+        return Reconciled(lost, recovered, unparked=unparked)
+    late = database.run(fail_late_images, settings)
+    for job_id in database.run(_cancelling):
+        database.run(cancel_images, job_id, settings)
+    return Reconciled(lost, recovered, late, unparked, database.run(close_jobs, settings))
+
+
+def release_worker(transaction: Transaction, *, host: str, pid: int) -> None:
+    """A process is dead, as its supervisor knows: what it held is picked up at the next look, not after the lease."""
+    expire_process(transaction, host=host, pid=pid)
+
+
+def recover_images(transaction: Transaction, settings: Settings) -> int:
+    """Number of images taken back from workers that are gone; one that lost too many of them fails."""
+    rows = transaction.session.execute(_ORPHANS, {"batch": _BATCH}).all()
+    if not rows:
+        return 0
+    end_flights(transaction, [row.image_id for row in rows])
+    given_up = [row for row in rows if row.lost_leases >= MAX_LOST_LEASES]
+    again = [row.image_id for row in rows if row.lost_leases < MAX_LOST_LEASES]
+    transaction.session.execute(_REQUEUE, {"image_ids": again})
+    error = WorkerLost(
+        f"Workers were lost {MAX_LOST_LEASES + 1} times while reading this image. Submit it again later."
+    )
+    _fail(transaction, given_up, error, settings)
+    return len(rows)
+
+
+def fail_late_images(transaction: Transaction, settings: Settings) -> int:
+    """Number of images failed because their job's deadline has passed."""
+    if not _alone(transaction):
+        return 0
+    rows = transaction.session.execute(_LATE, {"batch": _BATCH}).all()
+    if rows:
+        end_flights(transaction, [row.image_id for row in rows])
+        _fail(transaction, rows, DeadlineExceeded("The job's deadline passed before this image was read."), settings)
+    return len(rows)
+
+
+def close_jobs(transaction: Transaction, settings: Settings) -> int:
+    """Number of jobs closed whose images had all ended without it."""
+    if not _alone(transaction):
+        return 0
+    job_ids = list(transaction.session.scalars(_UNCLOSED, {"batch": _BATCH}))
+    for job_id in job_ids:
+        transaction.session.execute(_RECOUNT, {"job_id": job_id})
+        close(transaction, job_id, settings)
+    return len(job_ids)
+
+
+def _recover(transaction: Transaction, settings: Settings) -> tuple[int, int]:
+    if not _alone(transaction):
+        return 0, 0
+    return len(expire(transaction, settings.lease_s)), recover_images(transaction, settings)
+
+
+def _land(transaction: Transaction) -> int:
+    """Number of parked images queued because nobody reads theirs any more."""
+    if not _alone(transaction):
+        return 0
+    transaction.session.execute(_STRAY_FLIGHTS)
+    return _affected(transaction, _STRAY_PARKED)
+
+
+def _cancelling(transaction: Transaction) -> list[str]:
+    return list(transaction.session.scalars(_CANCELLING))
+
+
+def _fail(transaction: Transaction, rows: Iterable[Row[Any]], error: ImageError, settings: Settings) -> None:
+    tallies: dict[str, Tally] = defaultdict(Tally)
+    image_ids = []
+    for row in rows:
+        image_ids.append(row.image_id)
+        tallies[row.job_id].fail(row.image_id)
+    if image_ids:
+        values = {"image_ids": image_ids, "code": error.code, "message": error.message}
+        transaction.session.execute(_FAIL, values)
+        count(transaction, tallies, settings)
+
+
+def _alone(transaction: Transaction) -> bool:
+    return bool(transaction.session.scalar(_TRY_LOCK, {"key": _LOCK}))
+
+
+def _affected(transaction: Transaction, statement: TextClause) -> int:
+    return int(transaction.session.execute(statement, {"batch": _BATCH}).rowcount)  # type: ignore[attr-defined]

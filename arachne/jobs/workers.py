@@ -1,0 +1,47 @@
+"""Which workers live: a row each, beaten every few seconds; without a beat for the lease, a worker is lost."""
+
+import os
+import socket
+
+from sqlalchemy import text
+
+from arachne.database import Transaction
+from arachne.ids import new_id
+
+BEAT_S = 2.0
+
+_REGISTER = text("""
+INSERT INTO worker (worker_id, kind, host, pid, beat_at) VALUES (:worker_id, :kind, :host, :pid, now())
+""")
+_BEAT = text("UPDATE worker SET beat_at = now() WHERE worker_id = :worker_id")
+_EXPIRE = text("DELETE FROM worker WHERE beat_at < now() - make_interval(secs => :lease_s) RETURNING worker_id")
+_FORGET = text("DELETE FROM worker WHERE worker_id = :worker_id")
+_REAPED = text("DELETE FROM worker WHERE host = :host AND pid = :pid RETURNING worker_id")
+
+
+def register(transaction: Transaction, kind: str, *, host: str | None = None, pid: int | None = None) -> str:
+    """Id of a new worker: this process, unless told otherwise."""
+    worker_id = new_id("wrk")
+    row = {"worker_id": worker_id, "kind": kind, "host": host or socket.gethostname(), "pid": pid or os.getpid()}
+    transaction.session.execute(_REGISTER, row)
+    return worker_id
+
+
+def beat(transaction: Transaction, worker_id: str) -> bool:
+    """Whether the worker still counts as alive. If not, its images are others' by now and it must register anew."""
+    return bool(transaction.session.execute(_BEAT, {"worker_id": worker_id}).rowcount)  # type: ignore[attr-defined]
+
+
+def expire(transaction: Transaction, lease_s: float) -> list[str]:
+    """Ids of the workers that are lost, by the database's clock: no beat for `lease_s`."""
+    return list(transaction.session.scalars(_EXPIRE, {"lease_s": lease_s}))
+
+
+def unregister(transaction: Transaction, worker_id: str) -> None:
+    """The worker has left in good order."""
+    transaction.session.execute(_FORGET, {"worker_id": worker_id})
+
+
+def expire_process(transaction: Transaction, *, host: str, pid: int) -> list[str]:
+    """Ids of the workers that ran in a process now known to be dead."""
+    return list(transaction.session.scalars(_REAPED, {"host": host, "pid": pid}))

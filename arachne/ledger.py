@@ -1,0 +1,44 @@
+"""The ledger: what each finished image costs, written once an image at the price of its account's plan."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import text
+
+from arachne.database import Transaction
+from arachne.ids import new_id
+
+# A cached image has a price of its own; a degraded one is charged without the VLM it did not get.
+_CHARGE = text("""
+INSERT INTO usage_entry (entry_id, account_id, subject, job_id, image_id, cached, degraded, model_version,
+                         cpu_s, gpu_s, size_bytes, amount, currency)
+SELECT charged.entry_id, job.account_id, job.subject, job.job_id, image.image_id, image.cached, image.degraded,
+       coalesce(image.model_version, 'none'), :cpu_s, :gpu_s, coalesce(image.size_bytes, 0),
+       :units * CASE WHEN image.cached THEN plan.price_cached
+                     WHEN image.degraded OR coalesce(image.model_version, 'none') = 'none' THEN plan.price_image
+                     ELSE plan.price_image + plan.price_vlm END,
+       plan.currency
+FROM unnest(CAST(:entry_ids AS text[]), CAST(:image_ids AS text[])) AS charged(entry_id, image_id)
+JOIN image USING (image_id) JOIN job USING (job_id)
+JOIN account ON account.account_id = job.account_id JOIN plan USING (plan_id)
+WHERE image.state = 'completed'
+ON CONFLICT (image_id) DO NOTHING
+""")
+
+
+def charge(
+    transaction: Transaction, image_ids: Sequence[str], *, units: int = 1, cpu_s: float = 0.0, gpu_s: float = 0.0
+) -> None:
+    """The completed ones of these images are in the ledger; those that were there already stay as they are.
+
+    `units` is what each counts as: its frames, where all were read. Seconds are of processor and GPU time.
+    """
+    transaction.session.execute(
+        _CHARGE,
+        {
+            "entry_ids": [new_id("use") for _ in image_ids],
+            "image_ids": list(image_ids),
+            "units": units,
+            "cpu_s": cpu_s,
+            "gpu_s": gpu_s,
+        },
+    )

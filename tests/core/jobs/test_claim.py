@@ -1,0 +1,92 @@
+"""Who gets the next free worker."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+
+def test_account_with_least_in_flight_goes_first(queue) -> None:
+    """A big backlog delays nobody: the other account's images are in the next claim."""
+    queue.submit(*(f"a{n}" for n in range(50)), account="busy")
+    queue.claim(queue.worker(), 8)
+    queue.submit("b0", "b1", account="quiet")
+    claimed = queue.claim(queue.worker(), 2)
+    assert [image.account_id for image in claimed] == [queue.accounts["quiet"]] * 2
+
+
+def test_accounts_share_by_weight(queue) -> None:
+    """With three times the weight, three times as many images are in flight."""
+    queue.account("heavy", weight=3.0)
+    for name in ("heavy", "light"):
+        queue.submit(*(f"{name}{n}" for n in range(40)), account=name)
+    worker = queue.worker()
+    got = Counter(image.account_id for _ in range(12) for image in queue.claim(worker, 2))
+    assert got[queue.accounts["heavy"]] == pytest.approx(18, abs=2)
+    assert got.total() == 24
+
+
+def test_in_flight_is_bounded_by_the_account(queue) -> None:
+    """An account never has more in flight than it may."""
+    queue.account("bounded", max_in_flight=3)
+    queue.submit(*(f"b{n}" for n in range(10)), account="bounded")
+    worker = queue.worker()
+    assert len(queue.claim(worker, 2)) == 2
+    assert len(queue.claim(worker, 2)) == 1
+    assert queue.claim(worker, 2) == []
+
+
+def test_small_jobs_before_bulk(queue) -> None:
+    """Within an account a single image overtakes a batch that came just before it."""
+    bulk = queue.submit(*(f"bulk{n}" for n in range(100)))
+    single = queue.submit("single")
+    assert queue.claim(queue.worker(), 1)[0].job_id == single
+    assert queue.claim(queue.worker(), 1)[0].job_id == bulk
+
+
+def test_claim_starts_the_job_once(queue) -> None:
+    """The first claim makes the job `processing` and says since when; later ones leave that."""
+    job_id = queue.submit("one", "two")
+    assert queue.job(job_id).state == "queued"
+    queue.claim(queue.worker(), 1)
+    started_at = queue.job(job_id).started_at
+    assert queue.job(job_id).state == "processing"
+    queue.claim(queue.worker(), 1)
+    assert queue.job(job_id).started_at == started_at
+
+
+def test_images_of_many_jobs_are_claimed_in_their_order(queue) -> None:
+    """Equal jobs are served in the order they came."""
+    job_ids = [queue.submit(f"x{n}") for n in range(5)]
+    assert [image.job_id for image in queue.claim(queue.worker(), 5)] == job_ids
+
+
+def test_concurrent_claims_are_disjoint_and_complete(queue) -> None:
+    """Four workers at once never share an image, and leave none."""
+    for name in ("a", "b", "c"):
+        queue.submit(*(f"{name}{n}" for n in range(40)), account=name)
+
+    def drain(worker_id: str) -> list[str]:
+        got = []
+        while claimed := queue.claim(worker_id, 3):
+            got += [image.image_id for image in claimed]
+        return got
+
+    with ThreadPoolExecutor(4) as pool:
+        got = [image_id for part in pool.map(drain, [queue.worker() for _ in range(4)]) for image_id in part]
+    assert len(got) == len(set(got)) == 120
+
+
+def test_every_account_comes_into_view(queue) -> None:
+    """With more accounts than a claim looks at, none is left out for ever."""
+    names = [f"account{n}" for n in range(200)]
+    for name in names:
+        queue.submit("x", "y", account=name)
+    worker, start, served = queue.worker(), "", set[str]()
+    for _ in range(40):
+        claimed = queue.claim(worker, 10, start)
+        start = claimed[-1].account_id
+        served |= {image.account_id for image in claimed}
+        for image in claimed:
+            queue.complete(image)
+    assert served == set(queue.accounts.values())

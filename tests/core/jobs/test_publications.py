@@ -1,0 +1,34 @@
+"""What workers publish reaches the API."""
+
+from arachne.jobs.publications import Published, publish, published
+
+
+def test_nothing_is_published_at_first(database) -> None:
+    """A fresh database knows no versions."""
+    assert database.run(published) is None
+
+
+def test_latest_facts_are_published(database) -> None:
+    """The last worker to speak is believed, and a model without a digest goes by its name."""
+    database.run(publish, Published("p1", ("eng",), {}))
+    facts = Published("p2", ("eng", "tha"), {"qwen2.5vl:7b": "qwen2.5vl:7b@0123456789ab"})
+    database.run(publish, facts)
+    assert database.run(published) == facts
+    assert facts.model_version("qwen2.5vl:7b") == "qwen2.5vl:7b@0123456789ab"
+    assert facts.model_version("other") == "other"
+    assert facts.model_version(None) == "none"
+
+
+def test_unchanged_facts_are_not_written_again(database) -> None:
+    """Publishing at every start makes no dead rows."""
+    facts = Published("p1", ("eng",))
+    database.run(publish, facts)
+    with database.transaction() as transaction:
+        from sqlalchemy import text
+
+        before = transaction.session.execute(text("SELECT name, xmin::text FROM publication ORDER BY name")).all()
+    database.run(publish, facts)
+    with database.transaction() as transaction:
+        assert (
+            transaction.session.execute(text("SELECT name, xmin::text FROM publication ORDER BY name")).all() == before
+        )

@@ -1,0 +1,196 @@
+"""The cache's file: what it keeps, and that nothing the disk does ever reaches a caller."""
+
+import logging
+import os
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arachne.cache import CacheKey, VisionCache, open_cache, scope_of
+from arachne.cache import local as local_cache
+from arachne.settings import Settings
+
+KEY = CacheKey("acc_1", "ab" * 32, "none", "p1", "o1")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "vlm_cache.db"
+
+
+@pytest.fixture
+def cache(path: Path):
+    cache = VisionCache(path, max_bytes=10 * 1024 * 1024)
+    yield cache
+    cache.close()
+
+
+def rows(path: Path, statement: str) -> list[tuple]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(statement).fetchall()
+    finally:
+        connection.close()
+
+
+def test_what_was_put_is_got(cache: VisionCache) -> None:
+    """Text in any script comes back byte for byte."""
+    told = '{"text": "สวัสดี \\u0000"}'.encode()
+    assert cache.get(KEY) is None
+    cache.put(KEY, told)
+    assert cache.get(KEY) == told
+    cache.put(KEY, b"{}")
+    assert cache.get(KEY) == b"{}"
+    cache.delete(KEY)
+    assert cache.get(KEY) is None
+
+
+@pytest.mark.parametrize("part", ["scope", "sha256", "model_version", "pipeline_version", "options_hash"])
+def test_every_part_of_the_key_counts(cache: VisionCache, part: str) -> None:
+    """Another account, image, model, pipeline or option is another result, in the file and in PostgreSQL."""
+    cache.put(KEY, b"{}")
+    other = replace(KEY, **{part: "other"})
+    assert cache.get(other) is None
+    assert other.digest != KEY.digest
+
+
+def test_parts_of_the_key_do_not_run_into_each_other() -> None:
+    """The digest tells `a`, `bc` from `ab`, `c`."""
+    assert CacheKey("a", "bc", "", "", "").digest != CacheKey("ab", "c", "", "", "").digest
+    assert len(KEY.digest) == 32
+
+
+def test_scope_follows_the_setting() -> None:
+    """Per account, unless the setting says that all share."""
+    assert scope_of("account", "acc_1") == "acc_1"
+    assert scope_of("shared", "acc_1") == scope_of("shared", "acc_2") == "shared"
+
+
+def test_table_has_the_promised_columns(cache: VisionCache, path: Path) -> None:
+    """Other tools may read the file: names, JSON as text, and a primary key over the whole key."""
+    cache.put(KEY, b'{"text": "x"}')
+    columns = rows(path, "SELECT name, pk FROM pragma_table_info('vision_cache')")
+    assert {name for name, _ in columns} >= {"sha256", "result_json", "model_version", "created_at", "hits"}
+    assert [name for name, pk in columns if pk] == [
+        "scope", "sha256", "model_version", "pipeline_version", "options_hash",
+    ]  # fmt: skip
+    assert rows(path, "SELECT result_json FROM vision_cache") == [('{"text": "x"}',)]
+    assert rows(path, "PRAGMA journal_mode") == [("wal",)]
+
+
+def test_hits_are_counted_in_memory_and_written_together(cache: VisionCache, path: Path) -> None:
+    """Reading writes nothing until the counts are flushed."""
+    cache.put(KEY, b"{}")
+    for _ in range(5):
+        cache.get(KEY)
+    assert rows(path, "SELECT hits FROM vision_cache") == [(0,)]
+    cache.flush()
+    assert rows(path, "SELECT hits FROM vision_cache") == [(5,)]
+
+
+def test_file_keeps_within_its_size(path: Path) -> None:
+    """Beyond the bound the oldest results go, and the file shrinks; what is often hit stays longer."""
+    bound = 1024 * 1024
+    cache = VisionCache(path, max_bytes=bound)
+    often = replace(KEY, sha256="often")
+    cache.put(often, b"{}")
+    for _ in range(100):
+        cache.get(often)
+    cache.flush()
+    for n in range(400):
+        cache.put(replace(KEY, sha256=f"{n:04d}"), b"x" * 10_000)
+    cache.prune()
+    assert cache.get(often) == b"{}"
+    assert cache.get(replace(KEY, sha256="0399")) is not None
+    assert cache.get(replace(KEY, sha256="0000")) is None
+    cache.close()
+    assert path.stat().st_size <= bound * 1.1
+
+
+def test_old_results_go(path: Path) -> None:
+    """Nothing is kept past its age."""
+    cache = VisionCache(path, max_bytes=10**9, max_age_s=1000)
+    cache.put(KEY, b"{}")
+    assert cache.prune() == 0
+    cache.close()
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("UPDATE vision_cache SET created_at = created_at - 1001")
+    connection.close()
+    assert cache.prune() == 1
+    cache.close()
+
+
+@pytest.mark.parametrize("damage", ["garbage", "torn", "foreign"])
+def test_damaged_file_is_made_anew(path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that is no database, is torn, or has another table is a miss, a warning, and then a working cache."""
+    first = VisionCache(path, max_bytes=10**9)
+    for n in range(200):
+        first.put(replace(KEY, sha256=str(n)), b"x" * 1000)
+    first.close()
+    if damage == "garbage":
+        path.write_bytes(os.urandom(50_000))
+    elif damage == "torn":
+        with path.open("r+b") as file:
+            file.seek(4096)
+            file.write(os.urandom(100_000))
+    else:
+        path.unlink()
+        connection = sqlite3.connect(path)
+        connection.execute("CREATE TABLE vision_cache (sha256 TEXT PRIMARY KEY, result_json TEXT)")
+        connection.close()
+    cache = VisionCache(path, max_bytes=10**9)
+    with caplog.at_level(logging.WARNING):
+        for n in range(200):
+            cache.get(replace(KEY, sha256=str(n)))
+        cache.put(KEY, b"{}")
+        cache.put(KEY, b"{}")
+    assert cache.get(KEY) == b"{}"
+    assert "made anew" in caplog.text
+    cache.close()
+
+
+def test_full_disk_turns_the_cache_off(cache: VisionCache, monkeypatch, caplog: pytest.LogCaptureFixture) -> None:
+    """No error, one warning, misses for a while; then it is tried again."""
+    cache.put(KEY, b"{}")
+    with caplog.at_level(logging.WARNING):
+        pages = cache._connection.execute("PRAGMA page_count").fetchone()[0]
+        cache._connection.execute(f"PRAGMA max_page_count = {pages}")
+        cache.put(replace(KEY, sha256="big"), b"x" * 1_000_000)
+    assert "off for" in caplog.text
+    assert cache.get(KEY) is None
+    monkeypatch.setattr(local_cache.time, "monotonic", lambda: cache._off_until + 1)
+    assert cache.get(KEY) == b"{}"
+
+
+def test_unusable_folder_is_a_miss(tmp_path: Path) -> None:
+    """A path that can't be made never raises."""
+    (tmp_path / "file").write_text("")
+    cache = VisionCache(tmp_path / "file" / "vlm_cache.db", max_bytes=10**9)
+    cache.put(KEY, b"{}")
+    assert cache.get(KEY) is None
+
+
+def test_threads_and_processes_share_the_file(path: Path) -> None:
+    """Two caches on one file, eight threads: every result that was put is got."""
+    caches = [VisionCache(path, max_bytes=10**9) for _ in range(2)]
+
+    def put(n: int) -> None:
+        caches[n % 2].put(replace(KEY, sha256=str(n)), str(n).encode())
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(put, range(200)))
+    for cache in caches:
+        assert [cache.get(replace(KEY, sha256=str(n))) for n in range(200)] == [str(n).encode() for n in range(200)]
+        cache.close()
+
+
+def test_cache_of_a_machine_is_where_the_settings_say(tmp_path: Path) -> None:
+    """DATA_DIR/cache/vlm_cache.db."""
+    cache = open_cache(Settings(data_dir=tmp_path))
+    cache.put(KEY, b"{}")
+    cache.close()
+    assert (tmp_path / "cache" / "vlm_cache.db").is_file()
