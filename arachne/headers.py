@@ -14,6 +14,13 @@ Buffer = bytes | mmap.mmap
 
 MAX_STEPS = 200_000
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_SIGNATURES: dict[ImageFormat, tuple[bytes, ...]] = {
+    "png": (PNG_SIGNATURE,),
+    "jpeg": (b"\xff\xd8\xff",),
+    "gif": (b"GIF87a", b"GIF89a"),
+    "tiff": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
+}
+_BMP_HEADER_SIZES = {struct.pack("<I", size) for size in (12, 40, 52, 56, 64, 108, 124)}
 _HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 _AVIF_BRANDS = {b"avif", b"avis"}
 _JPEG_FRAME_MARKERS = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -30,25 +37,14 @@ class Size(NamedTuple):
 def identify(data: Buffer) -> ImageFormat | None:
     """The format these bytes begin like, or None."""
     head = bytes(data[:64])
-    if head.startswith(PNG_SIGNATURE):
-        return "png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "gif"
+    for image_format, starts in _SIGNATURES.items():
+        if head.startswith(starts):
+            return image_format
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "webp"
-    if head[:4] in {b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"}:
-        return "tiff"
-    if head[4:8] == b"ftyp":
-        return _identify_heif(head)
-    if (
-        head[:2] == b"BM"
-        and len(head) >= 26
-        and head[14:18] in {struct.pack("<I", n) for n in (12, 40, 52, 56, 64, 108, 124)}
-    ):
+    if head[:2] == b"BM" and head[14:18] in _BMP_HEADER_SIZES:
         return "bmp"
-    return None
+    return _identify_heif(head) if head[4:8] == b"ftyp" else None
 
 
 def measure(data: Buffer, image_format: ImageFormat) -> Size:
@@ -261,8 +257,8 @@ def _count_derived_sources(data: Buffer, first: int, last: int) -> int:
             hidden.add(source)
         elif kind == b"dimg":
             step = struct.calcsize(id_form)
-            at += step + 2
-            hidden.update(struct.unpack_from(id_form, data, i)[0] for i in range(at, end - step + 1, step))
+            targets = range(at + step + 2, end - step + 1, step)
+            hidden.update(struct.unpack_from(id_form, data, target)[0] for target in targets)
     return len(hidden)
 
 

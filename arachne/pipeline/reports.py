@@ -42,11 +42,13 @@ class Reports:
         """The stage's output, or the fallback where it fails, which is reported.
 
         Raises:
-            OutOfMemory: for a MemoryError; more work would only meet the next.
+            ImageError: what the stage raised on purpose; OutOfMemory for a MemoryError, as more work would meet the next.
         """
         started = time.perf_counter()
         try:
             output = call()
+        except ImageError as error:
+            raise type(error)(error.message, stage=error.stage or name) from error
         except MemoryError as error:
             raise _out_of_memory(name) from error
         except Exception as error:  # whatever a stage trips over, the image keeps what the others find

@@ -9,8 +9,8 @@ import numpy as np
 from arachne.pipeline.fingerprint import pipeline_version
 from arachne.pipeline.plan import ReadRequest, needed_stages
 from arachne.pipeline.reports import Reports, is_degraded, summed
-from arachne.schemas.result import Colour, Geometry, ImageInfo, Quality, Result, Visual
-from arachne.stages.arrays import Box, Rgb
+from arachne.schemas.result import Colour, Geometry, ImageInfo, Quality, Result, StageName, Visual
+from arachne.stages.arrays import Box, Rgb, Transform
 from arachne.stages.assess import Assessment, AssessOptions, assess
 from arachne.stages.decode import Decoded, DecodeOptions, decode
 from arachne.stages.describe import skipped_reason
@@ -22,6 +22,16 @@ from arachne.stages.structure import Structured, StructureOptions, structure
 from arachne.stages.upright import Upright, UprightOptions, upright
 
 PAGE_BREAK = "\f"
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all stages of one picture share."""
+
+    request: ReadRequest
+    needed: tuple[StageName, ...]
+    deadline: float
+    reports: Reports
 
 
 @dataclass
@@ -41,25 +51,25 @@ def read_image(data: bytes, request: ReadRequest) -> Result:
         ImageError: decoding or reading failed; `stage` names where.
     """
     deadline = time.monotonic() + request.soft_time_limit_s
-    reports = Reports()
+    needed, reports = needed_stages(request.options), Reports()
     limits = DecodeOptions(request.max_pixels, request.max_frames, request.options.frames)
     decoded = reports.must("decode", lambda: decode(data, limits))
-    first = _page_result(decoded, 0, reports, request, deadline)
+    first = _page_result(decoded, 0, _Run(request, needed, deadline, reports))
     if request.options.frames == "first":
         return first
     pages = [first]
     for index in range(1, len(decoded.frames)):
         # All frames are decoded at once; the time is on the first page's report.
         told = reports.entries["decode"].model_copy(update={"ms": 0.0})
-        pages.append(_page_result(decoded, index, Reports({"decode": told}), request, deadline))
+        pages.append(_page_result(decoded, index, _Run(request, needed, deadline, Reports({"decode": told}))))
     return _joined(pages)
 
 
-def _page_result(decoded: Decoded, index: int, reports: Reports, request: ReadRequest, deadline: float) -> Result:
+def _page_result(decoded: Decoded, index: int, run: _Run) -> Result:
     rgb = decoded.frames[index]
-    page = _run(rgb, reports, request, deadline)
+    page = _run(rgb, run)
     assessment, turned, reading, structured = page.assessment, page.upright, page.reading, page.structured
-    listed = reports.listed()
+    request, listed = run.request, run.reports.listed()
     return Result(
         image=_image(decoded, rgb),
         quality=_quality(assessment) if assessment else None,
@@ -82,49 +92,40 @@ def _page_result(decoded: Decoded, index: int, reports: Reports, request: ReadRe
     )
 
 
-def _run(rgb: Rgb, reports: Reports, request: ReadRequest, deadline: float) -> _Page:
+def _run(rgb: Rgb, run: _Run) -> _Page:
     """Stages 2 to 8 on one picture, as far as they are needed."""
-    page, needed = _Page(), needed_stages(request.options)
-    if "assess" in needed:
+    page, reports = _Page(), run.reports
+    if "assess" in run.needed:
         page.assessment = reports.may("assess", lambda: assess(rgb, AssessOptions()), lambda: None)
     height_px = page.assessment.text_height_px if page.assessment else None
-    if "upright" in needed:
-        turning = UprightOptions(request.tessdata_dir, request.languages, deadline)
+    if "upright" in run.needed:
+        turning = UprightOptions(run.request.tessdata_dir, run.request.languages, run.deadline)
         page.upright = reports.may("upright", lambda: upright(rgb, height_px, turning), lambda: None)
-    if "enhance" in needed:
+    if "enhance" in run.needed:
         turned = page.upright or Upright(rgb, 0, 0.0, np.eye(3))
         enhanced = reports.may(
             "enhance", lambda: enhance(turned.rgb, height_px, EnhanceOptions()), lambda: _plain_gray(turned.rgb)
         )
-        _run_reading(page, rgb, turned, enhanced, reports, request, deadline)
-    if "describe" in needed:
-        reports.skip("describe", skipped_reason(configured=request.vlm_configured))
+        _run_reading(page, rgb, enhanced, enhanced.transform @ turned.transform, run)
+    if "describe" in run.needed:
+        reports.skip("describe", skipped_reason(configured=run.request.vlm_configured))
     return page
 
 
-def _run_reading(
-    page: _Page,
-    rgb: Rgb,
-    turned: Upright,
-    enhanced: Enhanced,
-    reports: Reports,
-    request: ReadRequest,
-    deadline: float,
-) -> None:
+def _run_reading(page: _Page, rgb: Rgb, enhanced: Enhanced, transform: Transform, run: _Run) -> None:
     """Stages 5 to 7, as far as they are needed; what they find goes into the page."""
-    needed, gray = needed_stages(request.options), enhanced.gray
-    if "segment" not in needed:
+    request, reports, gray = run.request, run.reports, enhanced.gray
+    if "segment" not in run.needed:
         return
     segments = reports.may("segment", lambda: segment(gray, SegmentOptions()), lambda: _one_region(enhanced))
-    if "read" not in needed:
+    if "read" not in run.needed:
         return
-    how = ReadOptions(request.tessdata_dir, request.languages, deadline)
+    how = ReadOptions(request.tessdata_dir, request.languages, run.deadline)
     reading = reports.must("read", lambda: read(gray, segments.regions, how))
     page.reading = reading
     if reading.degraded:
         reports.degrade("read", reading.degraded)
-    if "structure" in needed:
-        transform = enhanced.transform @ turned.transform
+    if "structure" in run.needed:
         aim = StructureOptions(profile=request.options.profile)
         page.structured = reports.may(
             "structure", lambda: structure(reading.words, gray, rgb, transform, aim), lambda: None

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +11,7 @@ Rgb = npt.NDArray[np.uint8]  # (H, W, 3)
 Gray = npt.NDArray[np.uint8]  # (H, W)
 Mask = npt.NDArray[np.bool_]  # (H, W)
 Transform = npt.NDArray[np.float64]  # (3, 3), acts on column vectors (x, y, 1)
+Samples = npt.NDArray[np.uint8]  # (H, W) or (H, W, channels)
 Points = npt.NDArray[np.float64]  # (N, 2), x then y
 
 
@@ -88,3 +90,12 @@ def scaling(factor_x: float, factor_y: float) -> Transform:
 def shifting(x: float, y: float) -> Transform:
     """The transform that moves by x and y."""
     return np.array([[1.0, 0.0, x], [0.0, 1.0, y], [0.0, 0.0, 1.0]])
+
+
+def resized(samples: Samples, factor: float) -> Samples:
+    """The picture scaled, each side at least 1 px; smooth upwards, averaging downwards."""
+    if factor == 1:
+        return samples
+    size = max(1, round(samples.shape[1] * factor)), max(1, round(samples.shape[0] * factor))
+    how = cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC
+    return np.asarray(cv2.resize(samples, size, interpolation=how), dtype=np.uint8)

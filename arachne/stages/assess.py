@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arachne.stages import ink
-from arachne.stages.arrays import Gray, Rgb
+from arachne.stages.arrays import Gray, Rgb, resized
 
 VERSION = 1
 
@@ -42,7 +42,7 @@ class Assessment:
 def assess(rgb: Rgb, options: AssessOptions) -> Assessment:
     """Measured quality and looks of a picture, uint8 (H, W, 3)."""
     scale = min(1.0, options.max_side_px / max(rgb.shape[:2]))
-    small = rgb if scale == 1 else _shrunk(rgb, scale)
+    small = resized(rgb, scale)
     gray = np.asarray(cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
     behind = ink.ground(small, 48)
     apart = ink.distance(small, behind)
@@ -60,10 +60,6 @@ def assess(rgb: Rgb, options: AssessOptions) -> Assessment:
         edge_density=round(float((cv2.Canny(gray, 60, 160) > 0).mean()), 5),
         blank=int(apart.max(initial=0)) < ink.MIN_CONTRAST,
     )
-
-
-def _shrunk(rgb: Rgb, scale: float) -> Rgb:
-    return np.asarray(cv2.resize(rgb, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
 
 def _noise(gray: Gray) -> float:

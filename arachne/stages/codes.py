@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from arachne.stages.arrays import Box, Rgb, Size, bounds
+from arachne.stages.arrays import Box, Rgb, Size, bounds, resized
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,8 @@ class FoundCode:
 
 def find_codes(rgb: Rgb, max_side_px: int = 2000) -> tuple[FoundCode, ...]:
     """The readable codes of a picture, uint8 (H, W, 3)."""
-    gray = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
-    scale = min(1.0, max_side_px / max(gray.shape))
-    if scale < 1:
-        gray = cv2.resize(gray, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    scale = min(1.0, max_side_px / max(rgb.shape[:2]))
+    gray = cv2.cvtColor(resized(rgb, scale), cv2.COLOR_RGB2GRAY)
     if min(gray.shape) < 20:
         return ()
     size = Size(rgb.shape[1], rgb.shape[0])

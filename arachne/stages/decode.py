@@ -166,7 +166,7 @@ def _nothing_decoded(rgb: Rgb, image_format: ImageFormat) -> bool:
 
 def _fill_missing_rows(rgb: Rgb) -> None:
     """Paint trailing rows that were never decoded (zero) like the last one that was."""
-    rows = rgb.reshape(len(rgb), -1).any(axis=1)
+    rows = np.asarray(rgb.reshape(len(rgb), -1).max(axis=1) > 0)
     last = len(rows) - 1 - int(np.argmax(rows[::-1]))
     if last + 1 < len(rgb):
         rgb[last + 1 :] = np.median(rgb[last], axis=0).astype(np.uint8)

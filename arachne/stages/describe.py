@@ -157,9 +157,10 @@ def _loops(content: str) -> bool:
 
 
 def _scale(rgb: Rgb, options: DescribeOptions) -> float:
-    longest, shortest = max(rgb.shape[:2]), min(rgb.shape[:2])
+    longest, shortest = float(max(rgb.shape[:2])), float(min(rgb.shape[:2]))
     scale = min(1.0, options.max_side_px / longest)
-    return max(scale, options.min_side_px / shortest) if shortest * scale < options.min_side_px else scale
+    least = options.min_side_px / shortest
+    return max(scale, least)
 
 
 def _resized(rgb: Rgb, scale: float, options: DescribeOptions) -> Rgb:

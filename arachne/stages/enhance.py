@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 from arachne.stages import ink
-from arachne.stages.arrays import Gray, Rgb, Transform, scaling
+from arachne.stages.arrays import Gray, Rgb, Transform, resized, scaling
 
 VERSION = 1
 
@@ -43,8 +43,7 @@ def enhance(rgb: Rgb, text_height_px: float | None, options: EnhanceOptions) -> 
     behind = ink.ground(rgb, window_px)
     apart = ink.distance(rgb, behind)
     scale = _scale(rgb, height, options)
-    scaled = _resized(apart, scale)
-    gray = _stretched(scaled, options)
+    gray = _stretched(resized(apart, scale), options)
     factors = gray.shape[1] / rgb.shape[1], gray.shape[0] / rgb.shape[0]
     dark = float((behind[::4, ::4].max(axis=2) < 128).mean())
     return Enhanced(gray, scale, scaling(*factors), round(dark, 4))
@@ -55,14 +54,6 @@ def _scale(rgb: Rgb, height_px: float, options: EnhanceOptions) -> float:
     most = float((options.max_pixels / (rgb.shape[0] * rgb.shape[1])) ** 0.5)
     scale = min(wanted, most)
     return 1.0 if 0.9 < scale < 1.1 else scale
-
-
-def _resized(apart: Gray, scale: float) -> Gray:
-    if scale == 1:
-        return apart
-    size = max(1, round(apart.shape[1] * scale)), max(1, round(apart.shape[0] * scale))
-    how = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
-    return np.asarray(cv2.resize(apart, size, interpolation=how), dtype=np.uint8)
 
 
 def _stretched(apart: Gray, options: EnhanceOptions) -> Gray:

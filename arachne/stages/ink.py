@@ -65,3 +65,11 @@ def glyph_height(boxes: npt.NDArray[np.int32]) -> float | None:
     order = np.argsort(boxes[:, 3])
     weight = np.cumsum(boxes[order, 2])
     return float(boxes[order, 3][np.searchsorted(weight, weight[-1] / 2)])
+
+
+def rules(dark: Mask, across_px: int, down_px: int) -> Mask:
+    """Straight lines of at least these lengths, with a pixel around them, bool (H, W)."""
+    ink_map = dark.astype(np.uint8)
+    across = cv2.morphologyEx(ink_map, cv2.MORPH_OPEN, np.ones((1, across_px), np.uint8))
+    down = cv2.morphologyEx(ink_map, cv2.MORPH_OPEN, np.ones((down_px, 1), np.uint8))
+    return np.asarray(cv2.dilate(cv2.max(across, down), np.ones((3, 3), np.uint8)), dtype=np.bool_)

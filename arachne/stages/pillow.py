@@ -1,4 +1,4 @@
-"""Pillow opened safely: one plugin a format, bounded pixels, metadata that can't hurt, and what truncated files hold."""
+"""Pillow opened safely: one plugin a format, bounded pixels, harmless metadata, and what truncated files hold."""
 
 import io
 import struct

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from arachne.errors import ReadFailed
-from arachne.stages import tesseract
-from arachne.stages.arrays import Box, Gray
+from arachne.stages import ink, tesseract
+from arachne.stages.arrays import Box, Gray, resized
 from arachne.stages.segment import Region
 
 VERSION = 1
@@ -131,9 +130,7 @@ def _read_again(
     crop, corner = _cut_out(gray, region.box.grown(margin))
     crop = _without_rules(crop)
     factor = _factor(region, options)
-    if factor != 1:
-        how = cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC
-        crop = np.asarray(cv2.resize(crop, None, fx=factor, fy=factor, interpolation=how), dtype=np.uint8)
+    crop = resized(crop, factor)
     left_s = max(0.5, options.deadline - time.monotonic())
     mode = _LINE if region.rows == 1 else _BLOCK
     again = [replace(word, box=_placed(word.box, factor, corner)) for word in engine.read(crop, mode, left_s)]
@@ -157,11 +154,7 @@ def _placed(box: Box, factor: float, corner: tuple[float, float]) -> Box:
 
 def _without_rules(gray: Gray) -> Gray:
     """The crop with straight lines longer than letters painted over."""
-    dark = (gray < 160).astype(np.uint8)
-    across = cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones((1, 60), np.uint8))
-    down = cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones((60, 1), np.uint8))
-    rules = cv2.dilate(across | down, np.ones((3, 3), np.uint8))
-    return np.where(rules > 0, np.uint8(255), gray)
+    return np.where(ink.rules(gray < 160, 60, 60), np.uint8(255), gray)
 
 
 def _ordered(words: Sequence[tesseract.EngineWord], region: int, options: ReadOptions) -> list[ReadWord]:

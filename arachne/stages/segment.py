@@ -46,22 +46,14 @@ class Segments:
 
 def segment(gray: Gray, options: SegmentOptions) -> Segments:
     """The regions of an enhanced picture, uint8 (H, W): cut at white gutters until nothing more parts."""
-    glyphs = ink.glyph_boxes(_without_rules(gray < options.ink_below), options.max_glyph_px)
+    dark = gray < options.ink_below
+    glyphs = ink.glyph_boxes(dark & ~ink.rules(dark, 80, 80), options.max_glyph_px)  # frames would join letters
     height = ink.glyph_height(glyphs)
     if height is None and len(glyphs) == 0:
         return Segments(())
     chunks = _chunks(glyphs, gray.shape, options)
     leaves = _cut(chunks, height or float(np.median(glyphs[:, 3])), options)
     return Segments(tuple(_region(leaf, glyphs, options) for leaf in leaves))
-
-
-def _without_rules(dark: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """The ink less straight lines longer than any glyph stroke, so that frames don't join letters."""
-    ink_map = dark.astype(np.uint8)
-    across = cv2.morphologyEx(ink_map, cv2.MORPH_OPEN, np.ones((1, 80), np.uint8))
-    down = cv2.morphologyEx(ink_map, cv2.MORPH_OPEN, np.ones((80, 1), np.uint8))
-    rules = cv2.dilate(across | down, np.ones((3, 3), np.uint8))
-    return np.asarray(ink_map & ~rules, dtype=np.bool_)
 
 
 def _chunks(glyphs: npt.NDArray[np.int32], shape: tuple[int, ...], options: SegmentOptions) -> list[Box]:

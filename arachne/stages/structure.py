@@ -74,7 +74,7 @@ def structure(
     Raises:
         ReadFailed: words were found but no text came out, which is always a fault.
     """
-    frame = _Frame(np.linalg.inv(transform), Size(displayed.shape[1], displayed.shape[0]))
+    frame = _Frame(np.linalg.inv(transform).astype(np.float64), Size(displayed.shape[1], displayed.shape[0]))
     words = [word for word in words if clean(word.text).strip()]
     groups = _groups(words, gray, options)
     parts = list[Block | Table]()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
+from arachne.stages import ink
 from arachne.stages.arrays import Box, Gray, union
 from arachne.stages.read import ReadWord
 from arachne.stages.rows import Row, into_cells
@@ -40,11 +41,8 @@ class Grid:
 
 def find_ruled(gray: Gray, words: Sequence[ReadWord], glyph_px: float) -> list[Grid]:
     """Grids drawn with lines, with merged cells as they are drawn; uint8 (H, W), dark ink."""
-    dark = (gray < 200).astype(np.uint8)
     length = max(20, int(glyph_px * 2.5))
-    across = cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones((1, length * 2), np.uint8))
-    down = cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones((length, 1), np.uint8))
-    rules = cv2.dilate(across | down, np.ones((3, 3), np.uint8))
+    rules = ink.rules(gray < 200, 2 * length, length).astype(np.uint8)
     count, _, stats, _ = cv2.connectedComponentsWithStats(rules, connectivity=8)
     grids = []
     for x, y, width, height, area in stats[1:count].tolist():
@@ -67,9 +65,7 @@ def _enclosed(rules: Gray, left: int, top: int, glyph_px: float) -> list[Box]:
     boxes = []
     for x, y, width, height, area in stats[1:count].tolist():
         roomy = width > 0.8 * glyph_px and height > 0.9 * glyph_px and area > 0.7 * width * height
-        if roomy and width < 0.98 * rules.shape[1]:
-            boxes.append(Box(float(left + x), float(top + y), float(width), float(height)))
-        elif roomy and height < 0.5 * rules.shape[0]:
+        if roomy and (width < 0.98 * rules.shape[1] or height < 0.5 * rules.shape[0]):
             boxes.append(Box(float(left + x), float(top + y), float(width), float(height)))
     return boxes
 

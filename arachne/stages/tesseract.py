@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import cv2
+import numpy as np
 
 from arachne.stages.arrays import Box, Gray
 
@@ -52,7 +52,7 @@ class TesserocrEngine:
 
     def read(self, gray: Gray, mode: int, limit_s: float) -> tuple[EngineWord, ...]:
         """The words of uint8 (H, W), fewer where `limit_s` is up."""
-        framed = cv2.copyMakeBorder(gray, *[MARGIN_PX] * 4, cv2.BORDER_CONSTANT, value=255)
+        framed = np.pad(gray, MARGIN_PX, constant_values=255)
         height, width = framed.shape
         self._api.SetPageSegMode(mode)
         self._api.SetImageBytes(framed.tobytes(), width, height, 1, width)

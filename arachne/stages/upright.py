@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arachne.stages import ink, tesseract
-from arachne.stages.arrays import Gray, Mask, Rgb, Transform, scaling, shifting
+from arachne.stages.arrays import Gray, Rgb, Transform, shifting
 from arachne.stages.enhance import EnhanceOptions, enhance
 from arachne.stages.read import mean_confidence
 
