@@ -1,40 +1,23 @@
 """`arachne account …`: who may use this service."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from sqlmodel import Session
 
-from arachne import accounts
 from arachne.cli.options import DataDir, Json, load
 from arachne.cli.output import print_record, print_rows, say
-from arachne.database import Database
-from arachne.embedded.instance import attach
-from arachne.settings import Settings
 
 app = typer.Typer(help="Create, list and disable accounts.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
 
 
-@contextmanager
-def session_on(settings: Settings) -> Iterator[Session]:
-    """A transaction on the schema of record of the running service."""
-    url = attach(settings).database_url
-    assert url
-    database = Database(url, pool_size=1)
-    try:
-        with database.transaction() as transaction:
-            yield transaction.session
-    finally:
-        database.close()
-
-
 @app.command()
 def create(name: Name, json: Json = False, data_dir: DataDir = None) -> None:
     """Create an account with one client. The secret is shown this once."""
+    from arachne import accounts
+    from arachne.cli.connection import session_on
+
     with session_on(load(data_dir)) as session:
         made = accounts.create_account(session, name)
     print_record(asdict(made), as_json=json)
@@ -44,6 +27,9 @@ def create(name: Name, json: Json = False, data_dir: DataDir = None) -> None:
 @app.command("list")
 def list_all(json: Json = False, data_dir: DataDir = None) -> None:
     """List the accounts."""
+    from arachne import accounts
+    from arachne.cli.connection import session_on
+
     with session_on(load(data_dir)) as session:
         rows = [
             {
@@ -60,6 +46,9 @@ def list_all(json: Json = False, data_dir: DataDir = None) -> None:
 @app.command()
 def disable(name: Name, data_dir: DataDir = None) -> None:
     """Disable an account: its tokens stop working at once, its data stays."""
+    from arachne import accounts
+    from arachne.cli.connection import session_on
+
     with session_on(load(data_dir)) as session:
         accounts.disable_account(session, name)
     say(f"{name} is disabled.")

@@ -52,7 +52,7 @@ def _python() -> Check:
 
 def _tesseract() -> Check:
     try:
-        import tesserocr  # noqa: PLC0415  # may be missing: that is what this looks for
+        import tesserocr
     except ImportError as error:
         return Check("tesseract", "failed", str(error), "Install the package tesserocr (pip install tesserocr).")
     return Check("tesseract", "ok", tesserocr.tesseract_version().split("\n")[0].strip())
@@ -90,7 +90,7 @@ def _attach(settings: Settings) -> tuple[Settings, Check]:
 
 
 def _postgres(settings: Settings) -> Check:
-    from arachne import migrations  # noqa: PLC0415  # slow to import, so only here
+    from arachne import migrations
 
     if settings.database_url is None:
         return Check("postgres", "warning", "not running", "Starts with `arachne up`.")

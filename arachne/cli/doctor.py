@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 def doctor(json: Json = False, data_dir: DataDir = None) -> None:
     """Check every dependency, language and connection. Exits with 1 if one fails."""
-    from arachne.cli.checks import examine  # noqa: PLC0415  # imports every dependency
+    from arachne.cli.checks import examine
 
     found = []
     for check in examine(load(data_dir)):

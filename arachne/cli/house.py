@@ -16,7 +16,7 @@ from arachne.cli.readiness import Readiness
 from arachne.embedded import datadir, instance
 from arachne.embedded.journal import Echo, Journal
 from arachne.embedded.process import ourselves, server_owner, spawn
-from arachne.embedded.servers import Server, plan_postgres, plan_valkey, run
+from arachne.embedded.startup import Server, plan_postgres, plan_valkey, run
 from arachne.embedded.supervisor import Part, Supervisor
 from arachne.settings import Settings
 
@@ -115,9 +115,9 @@ def _describe(settings: Settings, url: str) -> instance.Instance:
 
 def _release_worker(settings: Settings, pid: int, echo: Echo) -> None:
     """What the dead worker held is free at once, not only when its row has gone without a beat for a while."""
-    from arachne.database import Database  # noqa: PLC0415
-    from arachne.errors import ArachneError  # noqa: PLC0415
-    from arachne.jobs.reconcile import release_worker  # noqa: PLC0415
+    from arachne.database import Database
+    from arachne.errors import ArachneError
+    from arachne.jobs.reconcile import release_worker
 
     assert settings.database_url
     database = Database(settings.database_url, pool_size=1)

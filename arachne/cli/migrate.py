@@ -7,8 +7,6 @@ import typer
 from arachne import logs
 from arachne.cli.options import DataDir, load
 from arachne.cli.output import say
-from arachne.database import Database, unavailable_when_down
-from arachne.embedded.instance import attach
 
 
 def register(app: typer.Typer) -> None:
@@ -22,11 +20,13 @@ def migrate(
     data_dir: DataDir = None,
 ) -> None:
     """Bring the database's schema to the newest revision, or to another one."""
-    from arachne import migrations  # noqa: PLC0415
+    from arachne import migrations
+    from arachne.database import unavailable_when_down
+    from arachne.embedded.instance import attach
 
     settings = load(data_dir)
     logs.configure(settings.log_level)
-    url = attach(settings).database_url
+    url = attach(settings, needs=["database_url"]).database_url
     assert url
     if down:
         if to == "head":
@@ -44,8 +44,9 @@ def prepare_schema(database_url: str, revision: str = "head") -> None:
     Raises:
         Unavailable: the database can't be reached.
     """
-    from arachne import migrations  # noqa: PLC0415
-    from arachne.partitions import ensure_partitions  # noqa: PLC0415
+    from arachne import migrations
+    from arachne.database import Database, unavailable_when_down
+    from arachne.partitions import ensure_partitions
 
     with unavailable_when_down():
         migrations.upgrade(database_url, revision)

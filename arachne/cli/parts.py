@@ -6,7 +6,6 @@ import typer
 
 from arachne import logs
 from arachne.cli.options import DataDir, load
-from arachne.embedded.instance import attach
 from arachne.settings import Settings
 
 worker = typer.Typer(help="Run a worker in this process.", no_args_is_help=True)
@@ -22,13 +21,15 @@ def register(app: typer.Typer) -> None:
 
 
 def _prepare(settings: Settings) -> Settings:
+    from arachne.embedded.instance import attach
+
     logs.configure(settings.log_level)
     return attach(settings)
 
 
 def api(host: Host = None, port: Port = None, data_dir: DataDir = None) -> None:
     """Serve the HTTP API in this process."""
-    from arachne.http import server  # noqa: PLC0415  # each part loads only what it runs
+    from arachne.http import server
 
     server.serve(_prepare(load(data_dir, host=host, port=port)))
 
@@ -36,7 +37,7 @@ def api(host: Host = None, port: Port = None, data_dir: DataDir = None) -> None:
 @worker.command("gpu")
 def worker_gpu(data_dir: DataDir = None) -> None:
     """Read images in this process and its subprocesses."""
-    from arachne.actors import gpu  # noqa: PLC0415
+    from arachne.actors import gpu
 
     gpu.run(_prepare(load(data_dir)))
 
@@ -44,13 +45,13 @@ def worker_gpu(data_dir: DataDir = None) -> None:
 @worker.command("io")
 def worker_io(data_dir: DataDir = None) -> None:
     """Deliver webhooks and do maintenance in this process."""
-    from arachne.actors import io  # noqa: PLC0415
+    from arachne.actors import io
 
     io.run(_prepare(load(data_dir)))
 
 
 def scheduler(data_dir: DataDir = None) -> None:
     """Send the periodic wake-ups from this process."""
-    from arachne.actors import schedule  # noqa: PLC0415
+    from arachne.actors import schedule
 
     schedule.run(_prepare(load(data_dir)))

@@ -5,10 +5,6 @@ from typing import Annotated
 import typer
 
 from arachne.cli.options import DataDir, load
-from arachne.database import Database
-from arachne.embedded.instance import attach
-from arachne.schemas.token import CLIENT_SCOPES
-from arachne.secretbox import open_secret_box
 
 
 def register(app: typer.Typer) -> None:
@@ -23,16 +19,14 @@ def token(
     data_dir: DataDir = None,
 ) -> None:
     """Print an access token for an account."""
-    from arachne.tokens import issue_operator_token  # noqa: PLC0415
+    from arachne.cli.connection import session_on
+    from arachne.embedded.instance import attach
+    from arachne.schemas.token import CLIENT_SCOPES
+    from arachne.secretbox import open_secret_box
+    from arachne.tokens import issue_operator_token
 
-    settings = attach(load(data_dir))
-    assert settings.database_url
-    database = Database(settings.database_url, pool_size=1)
-    try:
-        with database.transaction() as transaction:
-            issued = issue_operator_token(
-                transaction.session, open_secret_box(settings), settings, name, scope or CLIENT_SCOPES, ttl
-            )
-    finally:
-        database.close()
+    settings = attach(load(data_dir), needs=["database_url"])
+    with session_on(settings) as session:
+        box = open_secret_box(settings)
+        issued = issue_operator_token(session, box, settings, name, scope or CLIENT_SCOPES, ttl)
     typer.echo(issued)

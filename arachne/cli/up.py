@@ -21,6 +21,6 @@ def up(
 
     Prints `ready http://127.0.0.1:PORT` once requests are served. Ctrl-C or SIGTERM stops all of it.
     """
-    from arachne.cli.house import keep_house  # noqa: PLC0415
+    from arachne.cli.house import keep_house
 
     keep_house(load(data_dir, host=host, port=port))

@@ -1,5 +1,5 @@
 """PostgreSQL and Redis from wheels, for one machine without either."""
 
-from arachne.embedded.servers import Servers, servers
+from arachne.embedded.startup import Servers, servers
 
 __all__ = ["Servers", "servers"]

@@ -2,8 +2,9 @@
 
 import json
 import os
+import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -46,28 +47,35 @@ def find(data_dir: Path) -> Instance:
     Raises:
         SetupError: none is running, or its file belongs to somebody else.
     """
-    try:
-        found = json.loads((data_dir / _FILE).read_text())
-    except FileNotFoundError:
-        found = None
-    except PermissionError:
-        raise SetupError(f"{data_dir / _FILE} belongs to another user. Run this as the user of `arachne up`.") from None
-    if found is None or not is_held(data_dir):  # a file without a holder is what a killed one left
+    instance = _read(data_dir)
+    if instance is None:
         raise SetupError(
-            f"Nothing runs on {data_dir}. Start `arachne up --data-dir {data_dir}`, "
+            f"Nothing runs on {data_dir}. Start `arachne up --data-dir {shlex.quote(str(data_dir))}`, "
             "or set ARACHNE_DATABASE_URL and ARACHNE_REDIS_URL."
         )
-    return Instance(**found)
+    return instance
 
 
-def attach(settings: Settings) -> Settings:
+def attach(settings: Settings, *, needs: Collection[str] = ("database_url", "redis_url")) -> Settings:
     """`settings` with the server URLs and the public URL of the running instance where they are not set.
 
     Raises:
-        SetupError: a server's URL is not set and nothing runs on the data folder.
+        SetupError: one that `needs` names is not set and nothing runs on the data folder.
     """
     missing = {name for name in ("database_url", "redis_url", "public_url") if getattr(settings, name) is None}
-    if not missing or (missing == {"public_url"} and not is_held(settings.data_dir)):
+    if not missing:
         return settings
-    instance = find(settings.data_dir)
+    instance = find(settings.data_dir) if missing & set(needs) else _read(settings.data_dir)
+    if instance is None:
+        return settings
     return settings.model_copy(update={name: getattr(instance, name) for name in missing})
+
+
+def _read(data_dir: Path) -> Instance | None:
+    try:
+        text = (data_dir / _FILE).read_text()
+    except FileNotFoundError:
+        return None
+    except PermissionError:
+        raise SetupError(f"{data_dir / _FILE} belongs to another user. Run this as the user of `arachne up`.") from None
+    return Instance(**json.loads(text)) if is_held(data_dir) else None  # without a holder a killed one left it

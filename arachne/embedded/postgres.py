@@ -14,6 +14,7 @@ from arachne.embedded.process import Owner, await_former, spawn
 from arachne.errors import SetupError
 
 USER = DATABASE = "arachne"
+PORT = 5432  # part of the socket's name only; said everywhere, so that no PGPORT of the caller's comes in
 _LOCALE = ("--locale=C.UTF-8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--encoding=UTF8")
 _TUNING = {
     "max_connections": "200",
@@ -45,7 +46,7 @@ class Postgres:
     @property
     def url(self) -> str:
         """SQLAlchemy's URL of the database."""
-        return f"postgresql+psycopg://{USER}@/{DATABASE}?host={quote(str(self.sockets), safe='/')}"
+        return f"postgresql+psycopg://{USER}@/{DATABASE}?host={quote(str(self.sockets), safe='/')}&port={PORT}"
 
     @property
     def _folder(self) -> str:
@@ -88,7 +89,7 @@ class Postgres:
         """Whether the server takes connections; makes the database on the first."""
         try:
             with psycopg.connect(
-                host=str(self.sockets), user=USER, dbname="postgres", autocommit=True, connect_timeout=5
+                host=str(self.sockets), port=PORT, user=USER, dbname="postgres", autocommit=True, connect_timeout=5
             ) as link:
                 found = link.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone()
                 if found is None:

@@ -17,6 +17,7 @@ Server = Postgres | Valkey
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0
 _TRIES = 5
+_PAUSE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,10 @@ def _await_answer(server: Server, processes: dict[str, subprocess.Popen[bytes]])
     while not server.answers():
         if processes[server.name].poll() is not None:
             deaths += 1
-            time.sleep(0.2 * deaths)
+            time.sleep(_PAUSE_S * deaths)
             if deaths < _TRIES:
                 processes[server.name] = server.start()
         if deaths >= _TRIES or time.monotonic() > deadline:
-            raise SetupError(f"The embedded {server.name} doesn't start. Its log ends:\n{last_lines(server.log)}")
+            end = last_lines(server.log)
+            raise SetupError(f"The embedded {server.name} doesn't start on {server.data}. Its log ends:\n{end}")
         time.sleep(0.02)

