@@ -93,11 +93,14 @@ class DeliveryEngine:
         """Number of attempts made until nothing more was due and nothing was in flight."""
         before = self._done
         async with self._open_session() as session:
-            while True:
+            try:
                 await self._fill(session)
-                if not self._sending:
-                    return self._done - before
-                await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+                while self._sending:
+                    await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+                    await self._fill(session)
+            finally:
+                await self._drain(_STOP_GRACE_S)
+        return self._done - before
 
     async def send_test(self, account_id: str, endpoint_id: str) -> AttemptView:
         """A `webhook.test` sent now, once, whether or not the endpoint is enabled.

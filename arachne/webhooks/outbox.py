@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import func, text
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm.attributes import set_committed_value
 from sqlmodel import Session, col, select
 
 from arachne.ids import new_id
@@ -38,7 +39,7 @@ def emit_job_event(session: Session, settings: Settings, job: Job, event: str, *
         base_url=settings.base_url,
         limit_bytes=settings.webhook_inline_bytes,
     )
-    session.expire(job, ["sequence"])
+    set_committed_value(job, "sequence", sequence)  # as the row now has it, so that nobody writes it back
     message_id = write_message(session, job.account_id, event, body, job_id=job.job_id, sequence=sequence)
     return write_deliveries(session, message_id, job.account_id, endpoint_ids) if message_id else 0
 
@@ -84,7 +85,8 @@ def write_deliveries(session: Session, message_id: str, account_id: str, endpoin
         for endpoint_id in endpoint_ids
     ]
     statement = insert(WebhookDelivery).values([row | {"next_attempt_at": func.now()} for row in rows])
-    return session.connection().execute(statement.on_conflict_do_nothing()).rowcount
+    written = statement.on_conflict_do_nothing().returning(col(WebhookDelivery.endpoint_id))
+    return len(session.connection().execute(written).all())
 
 
 def _listeners(session: Session, account_id: str, event: str) -> list[str]:

@@ -1,0 +1,138 @@
+"""The resident engine: fairness between endpoints, wake-ups and ticks, loss of workers, other engines."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from arachne.database import AsyncDatabase
+from arachne.errors import NotFound
+from arachne.webhooks.claim import claim_due
+from arachne.webhooks.delivery import DeliveryEngine
+from arachne.webhooks.endpoints import delete_endpoint
+from arachne.webhooks.log import list_deliveries
+
+if TYPE_CHECKING:
+    from .conftest import Receivers, World
+
+
+async def test_hanging_endpoints_delay_nobody(world: "World", engine: DeliveryEngine, receivers: "Receivers") -> None:
+    """While endpoints with many due deliveries hang, a healthy one gets all of its own."""
+    release, stop = asyncio.Event(), asyncio.Event()
+    slow = await receivers.slow_receiver(release)
+    for n in range(6):
+        world.endpoint(slow.url(f"/{n}"))
+    for _ in range(30):
+        world.finish_job()
+    healthy = await receivers.healthy_receiver()
+    world.endpoint(healthy.url())
+    for _ in range(30):
+        world.finish_job()
+    running = asyncio.create_task(engine.run(stop))
+    await healthy.wait_for(30, limit_s=25)  # less than the time limit of those that hang
+    assert len(slow.received) == 60
+    assert not release.is_set()
+    release.set()
+    stop.set()
+    await running
+
+
+async def test_a_lost_worker_loses_nothing(world: "World", engine: DeliveryEngine, receivers: "Receivers") -> None:
+    """What a dead worker had claimed is sent when its lease ends, not before, with the same id."""
+    receiver = await receivers.healthy_receiver()
+    world.endpoint(receiver.url())
+    world.finish_job()
+    with world.database.transaction() as transaction:
+        batch = claim_due(transaction.session, world.box, cursor="", limit=10, lease_s=30)
+    assert len(batch.claims) == 1
+    assert await engine.deliver_due() == 0
+    world.sql("UPDATE webhook_delivery SET lease_until = now(), next_attempt_at = now()")
+    assert await engine.deliver_due() == 1
+    assert receiver.received[0].message_id == batch.claims[0].message_id
+
+
+async def test_two_engines_share_and_never_double(
+    world: "World", async_database: AsyncDatabase, engine: DeliveryEngine, receivers: "Receivers"
+) -> None:
+    """Two engines at once send each delivery exactly once."""
+    receiver = await receivers.healthy_receiver()
+    for n in range(3):
+        world.endpoint(receiver.url(f"/{n}"))
+    for _ in range(20):
+        world.finish_job()
+    other = DeliveryEngine(async_database, world.box, world.settings)
+    sent = await asyncio.gather(engine.deliver_due(), other.deliver_due())
+    while await engine.deliver_due():
+        pass
+    assert sum(sent) <= 60
+    assert len({(got.message_id, got.path) for got in receiver.received}) == len(receiver.received) == 60
+
+
+async def test_deleting_cancels_even_what_is_in_flight(
+    world: "World", engine: DeliveryEngine, receivers: "Receivers"
+) -> None:
+    """An endpoint deleted while its delivery is under way: cancelled, logged, and never sent again."""
+    release = asyncio.Event()
+    slow = await receivers.slow_receiver(release)
+    endpoint = world.endpoint(slow.url())
+    world.finish_job()
+    sending = asyncio.create_task(engine.deliver_due())
+    await slow.wait_for(1)
+    with world.database.transaction() as transaction:
+        delete_endpoint(transaction.session, world.account_id, endpoint.endpoint_id)
+    release.set()
+    assert await sending == 1
+    assert world.sql("SELECT state, reason FROM webhook_delivery") == [("cancelled", "the endpoint was deleted")]
+    assert world.sql("SELECT count(*) FROM webhook_attempt") == [(1,)]
+    with world.database.transaction() as transaction, pytest.raises(NotFound):
+        list_deliveries(transaction.session, world.account_id, endpoint.endpoint_id)
+
+
+async def test_a_wake_up_from_a_thread_is_acted_on(
+    world: "World", async_database: AsyncDatabase, receivers: "Receivers"
+) -> None:
+    """With ticks ten minutes apart, a wake-up alone brings the delivery; one before the start does no harm."""
+    receiver, stop = await receivers.healthy_receiver(), asyncio.Event()
+    world.endpoint(receiver.url())
+    engine = DeliveryEngine(async_database, world.box, world.settings, tick_s=600)
+    engine.wake()
+    world.finish_job()
+    running = asyncio.create_task(engine.run(stop))
+    for count in (1, 2, 3):
+        await receiver.wait_for(count)
+        await asyncio.to_thread(world.finish_job)
+        await asyncio.to_thread(engine.wake)
+    await receiver.wait_for(4)
+    stop.set()
+    await running
+    engine.wake()
+
+
+async def test_the_tick_alone_delivers(world: "World", async_database: AsyncDatabase, receivers: "Receivers") -> None:
+    """Without any wake-up, as when Redis is down, due deliveries are sent within a tick."""
+    receiver, stop = await receivers.healthy_receiver(), asyncio.Event()
+    world.endpoint(receiver.url())
+    engine = DeliveryEngine(async_database, world.box, world.settings, tick_s=0.05)
+    running = asyncio.create_task(engine.run(stop))
+    for count in (1, 2):
+        await asyncio.to_thread(world.finish_job)
+        await receiver.wait_for(count)
+    stop.set()
+    await running
+
+
+async def test_stopping_leaves_what_hangs_to_its_lease(
+    world: "World", engine: DeliveryEngine, receivers: "Receivers", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop doesn't wait for a receiver that hangs, and its delivery stays claimed until the lease ends."""
+    monkeypatch.setattr("arachne.webhooks.delivery._STOP_GRACE_S", 0.01)
+    release, stop = asyncio.Event(), asyncio.Event()
+    slow = await receivers.slow_receiver(release)
+    world.endpoint(slow.url())
+    world.finish_job()
+    running = asyncio.create_task(engine.run(stop))
+    await slow.wait_for(1)
+    stop.set()
+    await running
+    assert world.sql("SELECT state, attempts, claim_id IS NULL FROM webhook_delivery") == [("pending", 0, False)]
+    release.set()
