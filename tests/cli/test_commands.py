@@ -1,0 +1,167 @@
+"""The command line: data alone on stdout, reasons on stderr, and exit codes that mean something."""
+
+import json
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arachne import __version__, cli, logs
+from arachne.accounts import find_account
+from arachne.database import Database
+from arachne.embedded import datadir
+from arachne.embedded.instance import Instance, announce, attach
+from arachne.errors import SetupError
+from arachne.settings import Settings
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Runs `arachne …` in this process: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(logs, "configure", lambda _: None)  # the root logger is the test runner's
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["arachne", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch, database_url: str, tmp_path: Path) -> None:
+    """Settings that name a migrated database."""
+    monkeypatch.setenv("ARACHNE_DATABASE_URL", database_url)
+    monkeypatch.setenv("ARACHNE_DATA_DIR", str(tmp_path / "data"))
+
+
+@pytest.mark.usefixtures("connected")
+def test_account_is_created_listed_and_disabled(run: Run, database: Database) -> None:
+    """`create --json` prints exactly the three members, `list --json` what there is, `disable` what it says."""
+    code, out, err = run("account", "create", "acme", "--json")
+    made = json.loads(out)
+    assert (code, set(made)) == (0, {"account_id", "client_id", "client_secret"})
+    assert made["client_secret"] not in err
+    assert run("account", "disable", "acme")[0] == 0
+    listed = json.loads(run("account", "list", "--json")[1])
+    assert [(row["account_id"], row["name"]) for row in listed] == [(made["account_id"], "acme")]
+    assert listed[0]["disabled_at"].endswith("Z")
+    with database.transaction() as transaction:
+        assert find_account(transaction.session, "acme").disabled_at is not None
+
+
+@pytest.mark.usefixtures("connected")
+def test_token_prints_the_token_alone(run: Run) -> None:
+    """One JWT on stdout; an unknown account is refused with exit code 1."""
+    run("account", "create", "acme", "--json")
+    code, out, err = run("token", "acme", "--scope", "vision:read")
+    assert (code, err) == (0, "")
+    assert [len(part) > 0 for part in out.strip().split(".")] == [True] * 3
+    code, out, err = run("token", "nobody")
+    assert (code, out) == (1, "")
+    assert err.startswith("arachne: ")
+
+
+def test_commands_find_the_running_service(tmp_path: Path, database_url: str, run: Run) -> None:
+    """--data-dir leads to the database of whatever runs there; after it stopped, the way to start it is said."""
+    instance = Instance(1, "http://127.0.0.1:1", "https://a.example", database_url, "unix:///nowhere?db=0")
+    with datadir.hold(tmp_path), announce(tmp_path, instance):
+        assert (tmp_path / "service.json").stat().st_mode & 0o077 == 0
+        assert run("account", "list", "--json", "--data-dir", str(tmp_path))[:2] == (0, "[]\n")
+        attached = attach(Settings(data_dir=tmp_path))
+        assert (attached.redis_url, attached.base_url) == ("unix:///nowhere?db=0", "https://a.example")
+        assert attach(Settings(data_dir=tmp_path, redis_url="redis://own")).redis_url == "redis://own"
+    code, out, err = run("account", "list", "--data-dir", str(tmp_path))
+    assert (code, out) == (3, "")
+    assert "arachne up --data-dir" in err
+
+
+def test_killed_service_is_not_taken_for_a_running_one(tmp_path: Path) -> None:
+    """A service.json that nobody holds the folder of is what a killed one left."""
+    with datadir.hold(tmp_path):
+        pass
+    (tmp_path / "service.json").write_text(json.dumps({"pid": 1}))
+    with pytest.raises(SetupError, match="Nothing runs on"):
+        attach(Settings(data_dir=tmp_path))
+    set_urls = Settings(data_dir=tmp_path, database_url="postgresql://x", redis_url="redis://y")
+    assert attach(set_urls) == set_urls
+
+
+@pytest.mark.usefixtures("connected")
+def test_migrate_goes_both_ways(run: Run) -> None:
+    """Down to nothing and up again; going down needs a revision."""
+    assert run("migrate", "--down")[0] == 2
+    assert run("migrate", "--down", "--to", "base")[0] == 0
+    code, out, _ = run("doctor", "--json")
+    states = {check["name"]: check for check in json.loads(out)}
+    assert states["postgres"]["state"] == "failed"
+    assert "arachne migrate" in states["postgres"]["mend"]
+    assert code == 1
+    assert run("migrate")[0] == 0
+    assert {check["name"]: check["state"] for check in json.loads(run("doctor", "--json")[1])}["postgres"] == "ok"
+
+
+def test_doctor_says_how_to_mend(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each failed check comes with what to do; a missing language names itself."""
+    monkeypatch.setenv("ARACHNE_LANGUAGES", '["eng", "xxx"]')
+    monkeypatch.setenv("ARACHNE_VLM_URL", "http://127.0.0.1:1")
+    code, out, _ = run("doctor", "--data-dir", str(tmp_path), "--json")
+    checks = {check["name"]: check for check in json.loads(out)}
+    assert code == 1
+    assert {name for name, check in checks.items() if check["state"] == "failed"} == {"languages", "vlm"}
+    assert all(check["mend"] for check in checks.values() if check["state"] != "ok")
+    assert "xxx" in checks["languages"]["mend"]
+    assert "FAILED   vlm" in run("doctor", "--data-dir", str(tmp_path))[1]
+
+
+def test_taken_port_is_refused_before_anything_starts(run: Run, tmp_path: Path) -> None:
+    """`up` on a port somebody listens on ends at once, and leaves the data folder untouched."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, out, err = run("up", "--port", str(taken.getsockname()[1]), "--data-dir", str(tmp_path / "new"))
+    assert (code, out) == (3, "")
+    assert "is in use" in err
+    assert not (tmp_path / "new").exists()
+
+
+def test_held_folder_is_refused(run: Run, tmp_path: Path) -> None:
+    """A second `up` on the same data folder ends at once and names the first."""
+    with datadir.hold(tmp_path):
+        code, _, err = run("up", "--port", "0", "--data-dir", str(tmp_path))
+    assert code == 3
+    assert "in use by process" in err
+
+
+def test_wrong_usage_and_settings_have_codes_of_their_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2 for a command that doesn't exist, 3 for a setting that is not acceptable, 0 for help and version."""
+    assert run("no-such-command")[0] == 2
+    assert run("--help")[0] == 0
+    assert run("--version")[:2] == (0, f"{__version__}\n")
+    monkeypatch.setenv("ARACHNE_PORT", "many")
+    code, out, err = run("account", "list")
+    assert (code, out) == (3, "")
+    assert "ARACHNE_PORT" in err
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl",
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "Bearer abcdef123456",
+        "postgresql://arachne:hunter2@db.example/arachne",
+    ],
+)
+def test_logs_hold_no_credentials(secret: str) -> None:
+    """Tokens, signing secrets and passwords in URLs are blotted out of whatever is logged."""
+    blotted = logs.blot(f"before {secret} after")
+    for part in ("eyJ", "MfKQ", "abcdef", "hunter2"):
+        assert part not in blotted
+    assert blotted.startswith("before ")
+    assert blotted.endswith(" after")
