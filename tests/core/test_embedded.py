@@ -233,17 +233,22 @@ def test_binaries_out_of_reach_are_copied_once(tmp_path: Path, monkeypatch: pyte
     shelf = tmp_path / "shelf"
     shelf.mkdir()
     monkeypatch.setattr(binaries, "_shelf", lambda: shelf)
-    program = tmp_path / "closed" / "pginstall" / "bin" / "postgres"
-    program.parent.mkdir(parents=True)
-    program.write_text("program")
-    program.chmod(0o755)
-    (tmp_path / "closed").chmod(0o700)
-    copies = {binaries._reachable(program.parent.parent, server_owner()) for _ in range(2)}
+    package = tmp_path / "closed" / "pg"
+    for path, mode in (("pg/bin/postgres", 0o700), ("pg/share/data", 0o600), ("pg.libs/libpq.so", 0o644)):
+        file = tmp_path / "closed" / path
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.write_text(path)
+        file.chmod(mode)
+    copies = {binaries._reachable(package, server_owner()) for _ in range(2)}
     assert len(copies) == 1
     copy = copies.pop()
-    assert (copy / "bin" / "postgres").read_text() == "program"
-    assert [path.name for path in shelf.iterdir()] == [copy.name]
-    assert stat.S_IMODE((copy / "bin" / "postgres").stat().st_mode) == 0o755
+    modes = {
+        path: stat.S_IMODE((copy.parent / path).stat().st_mode)
+        for path in ("pg/bin/postgres", "pg/share/data", "pg.libs")
+    }
+    assert modes == {"pg/bin/postgres": 0o755, "pg/share/data": 0o644, "pg.libs": 0o755}
+    assert (copy / "bin" / "postgres").read_text() == "pg/bin/postgres"
+    assert [path.name for path in shelf.iterdir()] == [copy.parent.name]
 
 
 def test_missing_wheel_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
