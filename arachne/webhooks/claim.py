@@ -2,7 +2,8 @@
 
 Endpoints are walked by a loose index scan from where the last claim ended, each giving at most what it may have in
 flight: however many deliveries wait for a hanging endpoint, they never fill the window. One that fails is probed with
-one request at a time.
+one request at a time. The walk orders by the whole key of the partial index of pending deliveries, so that the planner
+can't walk through the finished ones instead.
 """
 
 from collections.abc import Sequence
@@ -24,20 +25,18 @@ LEASE_MARGIN_S = 10.0
 _CLAIM = text("""
 WITH RECURSIVE walked AS (
     (SELECT endpoint_id FROM webhook_delivery WHERE state = 'pending' AND endpoint_id > :cursor
-     ORDER BY endpoint_id LIMIT 1)
+     ORDER BY endpoint_id, next_attempt_at, message_id LIMIT 1)
     UNION ALL
     SELECT (SELECT d.endpoint_id FROM webhook_delivery d
             WHERE d.state = 'pending' AND d.endpoint_id > walked.endpoint_id
-            ORDER BY d.endpoint_id LIMIT 1)
+            ORDER BY d.endpoint_id, d.next_attempt_at, d.message_id LIMIT 1)
     FROM walked WHERE walked.endpoint_id IS NOT NULL),
 seen AS MATERIALIZED (SELECT endpoint_id FROM walked WHERE endpoint_id IS NOT NULL LIMIT :window),
-sending AS (
-    SELECT endpoint_id, count(*) AS n FROM webhook_delivery
-    WHERE claim_id IS NOT NULL AND lease_until > now() GROUP BY endpoint_id),
 open AS (
-    SELECT e.endpoint_id, coalesce(s.n, 0) AS n,
-           CASE WHEN e.first_failure_at IS NULL THEN e.max_in_flight ELSE 1 END - coalesce(s.n, 0) AS room
-    FROM seen JOIN webhook_endpoint e USING (endpoint_id) LEFT JOIN sending s USING (endpoint_id)
+    SELECT e.endpoint_id, sending.n, CASE WHEN e.first_failure_at IS NULL THEN e.max_in_flight ELSE 1 END - n AS room
+    FROM seen JOIN webhook_endpoint e USING (endpoint_id) CROSS JOIN LATERAL (
+        SELECT count(*) AS n FROM webhook_delivery s
+        WHERE s.endpoint_id = e.endpoint_id AND s.claim_id IS NOT NULL AND s.lease_until > now()) AS sending
     WHERE e.enabled AND (e.first_failure_at IS NULL OR NOT :healthy_only)),
 head AS (
     SELECT h.message_id, open.endpoint_id, h.next_attempt_at, open.n + h.place AS rank
