@@ -31,11 +31,6 @@ def parse(data: bytes | str) -> object:
         raise ValueError("not JSON: nested too deeply") from None
 
 
-def is_storable(text: str) -> bool:
-    """Whether a text can be stored and sent on: no NUL and no half of a surrogate pair."""
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
-
-
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs):

@@ -17,6 +17,7 @@ from arachne import strict_json
 from arachne.accounts import find_account
 from arachne.errors import AccountUnknown, InvalidToken, RequestError
 from arachne.ids import new_id
+from arachne.schemas.text import is_storable
 from arachne.schemas.token import SCOPES
 from arachne.secretbox import SecretBox
 from arachne.settings import DAY_S, Settings
@@ -243,6 +244,6 @@ def _moment(claims: dict[str, object], name: str) -> float:
 
 def _text(claims: dict[str, object], name: str) -> str:
     value = claims.get(name)
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_CLAIM_CHARS or not strict_json.is_storable(value):
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_CLAIM_CHARS or not is_storable(value):
         raise InvalidToken(f"The token's `{name}` is missing or no text.")
     return value

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from arachne.http.limiter import Verdict
@@ -45,6 +46,13 @@ def exchange_of(scope: Scope) -> Exchange:
     found = scope["state"]["exchange"]
     assert isinstance(found, Exchange)
     return found
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    """Who asks; there is one on every route that needs a scope."""
+    caller = exchange_of(connection.scope).caller
+    assert caller is not None
+    return caller
 
 
 class ExchangeMiddleware:

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
+from arachne.actors.wake import Waker
 from arachne.database import AsyncDatabase
 from arachne.errors import SetupError
 from arachne.http.authentication import Authenticator
 from arachne.http.limiter import Limiter
 from arachne.http.usage_log import UsageLog
+from arachne.http.waiting import JobWatcher
 from arachne.secretbox import SecretBox, open_secret_box
 from arachne.settings import Settings
 from arachne.storage import Storage, open_storage
+
+LOADING = 4  # images held in memory at once, however many requests there are
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,9 @@ class Parts:
     limiter: Limiter
     authenticator: Authenticator
     usage_log: UsageLog
+    watcher: JobWatcher
+    waker: Waker
+    loading: asyncio.Semaphore
 
 
 @asynccontextmanager
@@ -48,8 +55,11 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
         limiter=Limiter(settings.redis_url),
         authenticator=Authenticator(settings, database),
         usage_log=UsageLog(database),
+        watcher=JobWatcher(database),
+        waker=Waker(settings),
+        loading=asyncio.Semaphore(LOADING),
     )
-    tasks = [asyncio.create_task(parts.usage_log.run())]
+    tasks = [asyncio.create_task(parts.usage_log.run()), asyncio.create_task(parts.watcher.run())]
     try:
         yield parts
     finally:
@@ -57,6 +67,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        await asyncio.to_thread(parts.waker.close)
         await parts.usage_log.flush()
         await parts.limiter.close()
         await database.close()

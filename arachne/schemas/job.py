@@ -69,8 +69,8 @@ class ImageView(_Wire):
     result: Result | None
 
 
-class JobView(_Wire):
-    """A job as clients see it."""
+class JobSummary(_Wire):
+    """A job without its images, as in lists."""
 
     job_id: str
     status: JobStatus
@@ -86,6 +86,11 @@ class JobView(_Wire):
     started_at: Moment | None
     finished_at: Moment | None
     expires_at: Moment | None
+
+
+class JobView(JobSummary):
+    """A job as clients see it."""
+
     images: list[ImageView]
     images_next_cursor: str | None
 

@@ -4,12 +4,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
+import pytest_asyncio
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
 
 from arachne.accounts import NewAccount, create_account
-from arachne.database import AsyncDatabase
+from arachne.database import AsyncDatabase, driver_url
+from arachne.embedded import Servers
 from arachne.http.app import App, create_app
 from arachne.schemas.token import CLIENT_SCOPES
 from arachne.secretbox import open_secret_box
@@ -61,17 +66,54 @@ def settings(database_url: str, redis_url: str, tmp_path: Path) -> Settings:
     )
 
 
+@asynccontextmanager
+async def run_service(settings: Settings, database: AsyncDatabase) -> AsyncIterator[Service]:
+    """A running app and a client of it."""
+    app = create_app(settings)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with app.lifespan(), httpx.AsyncClient(transport=transport, base_url=BASE_URL) as client:
+        yield Service(app, client, settings, database)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared(
+    embedded: Servers, migrated_template: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Service]:
+    """One service for all tests that only see it refuse; nearly without rate limits, with the account `acme`."""
+    name = f"shared_{uuid4().hex}"
+    engine = create_engine(driver_url(embedded.database_url), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {migrated_template}"))
+    engine.dispose()
+    url = make_url(driver_url(embedded.database_url)).set(database=name).render_as_string(hide_password=False)
+    rate = "1000000/minute"
+    settings = Settings(
+        _env_file=None,
+        database_url=url,
+        redis_url=embedded.redis_url,
+        data_dir=tmp_path_factory.mktemp("shared"),
+        secret_key=SECRET_KEY,
+        public_url=BASE_URL,
+        vision_rate_limit=rate,
+        image_rate_limit=rate,
+        read_rate_limit=rate,
+        other_rate_limit=rate,
+    )
+    database = AsyncDatabase(url)
+    async with run_service(settings, database) as service:
+        await service.account()
+        yield service
+    await database.close()
+
+
 @pytest.fixture
 def start(settings: Settings, async_database: AsyncDatabase) -> Start:
     """Starts services with settings of their own; each is closed with its context."""
 
     @asynccontextmanager
     async def started(**changes: object) -> AsyncIterator[Service]:
-        chosen = settings.model_copy(update=changes)
-        app = create_app(chosen)
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with app.lifespan(), httpx.AsyncClient(transport=transport, base_url=BASE_URL) as client:
-            yield Service(app, client, chosen, async_database)
+        async with run_service(settings.model_copy(update=changes), async_database) as running:
+            yield running
 
     return started
 

@@ -1,9 +1,9 @@
 """All routes, one module a subject."""
 
 from arachne.http.operations import Resource
-from arachne.http.routes import discovery, health, token
+from arachne.http.routes import discovery, health, images, jobs, models, submissions, token, usage
 
-_MODULES = (token, discovery, health)
+_MODULES = (submissions, jobs, images, models, usage, token, discovery, health)
 
 
 def all_resources() -> list[Resource]:

@@ -24,9 +24,9 @@ from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
 from arachne.http.throttle import note, refusal
 from arachne.schemas.tables import ApiClient
+from arachne.schemas.text import is_storable
 from arachne.schemas.token import TokenAnswer, TokenFault
 from arachne.signing_keys import current_key
-from arachne.strict_json import is_storable
 from arachne.tokens import IssuedToken, issue_token
 
 FORM = "application/x-www-form-urlencoded"

@@ -1,0 +1,87 @@
+"""The job resource as an answer: at once, or held until something has happened."""
+
+import hashlib
+import json
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from arachne.database import Transaction
+from arachne.http.exchange import Caller
+from arachne.http.parts import Parts
+from arachne.http.preferences import matches_etag
+from arachne.http.waiting import Stand
+from arachne.jobs.views import find_job, show_job
+
+RETRY_AFTER_S = 1
+
+
+def to_json(value: object, status: int = 200) -> Response:
+    """A JSON answer."""
+    body = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(body.encode("utf-8", "replace"), status, media_type="application/json")
+
+
+async def answer_job(parts: Parts, caller: Caller, job_id: str, *, wait_s: int | None) -> Response:
+    """The answer to a submission: 200 with a finished job, else 202; held up to `wait_s` for its end."""
+    if wait_s:
+        await parts.watcher.wait(job_id, lambda stand: stand.finished, wait_s)
+    shown = await parts.database.run(show_job, caller.account_id, job_id, base_url=parts.settings.base_url)
+    response = to_json(shown, 200 if shown["finished"] else 202)
+    response.headers["Location"] = f"{parts.settings.base_url}/api/extract/image-jobs/{job_id}"
+    if not shown["finished"]:
+        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    if wait_s is not None:
+        response.headers["Preference-Applied"] = f"wait={wait_s}"
+    return response
+
+
+async def answer_poll(
+    request: Request,
+    parts: Parts,
+    caller: Caller,
+    job_id: str,
+    *,
+    wait_s: int = 0,
+    with_results: bool = False,
+    after_index: int | None = None,
+) -> Response:
+    """The job resource; 304 where the client has it already, held up to `wait_s` until it differs."""
+    view = f"{with_results} {after_index}"
+    stand = await parts.database.run(_stand, caller.account_id, job_id)
+    known = matches_etag(request.headers, _etag(job_id, stand, view))
+    asks = "if-none-match" in request.headers
+    if wait_s and not stand.finished and (known or not asks):
+        await parts.watcher.wait(job_id, lambda now: now != stand, wait_s)
+    shown = await parts.database.run(
+        show_job,
+        caller.account_id,
+        job_id,
+        base_url=parts.settings.base_url,
+        with_results=with_results,
+        after_index=after_index,
+    )
+    etag = _etag(job_id, _stand_of(shown), view)
+    response = Response(status_code=304) if matches_etag(request.headers, etag) else to_json(shown)
+    response.headers["ETag"] = etag
+    response.headers["Cache-Control"] = "private, no-cache"
+    if not shown["finished"]:
+        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return response
+
+
+def _stand(transaction: Transaction, account_id: str, job_id: str) -> Stand:
+    job = find_job(transaction, account_id, job_id)
+    return Stand(job.state, job.completed, job.failed, job.cancelled, job.cached, job.degraded)
+
+
+def _stand_of(shown: dict[str, object]) -> Stand:
+    progress = shown["progress"]
+    assert isinstance(progress, dict)
+    return Stand(str(shown["status"]), *(int(progress[name]) for name in Stand._fields[1:]))
+
+
+def _etag(job_id: str, stand: Stand, view: str) -> str:
+    """Weak: it tells status and progress apart, not the queue's movements."""
+    digest = hashlib.sha256(json.dumps([job_id, stand, view]).encode()).hexdigest()
+    return f'W/"{digest[:24]}"'

@@ -1,0 +1,156 @@
+"""Images as they come in: taken from a form or from JSON, looked at by their bytes, stored under their hash."""
+
+import binascii
+import hashlib
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from io import BytesIO
+from typing import BinaryIO, cast
+
+import anyio.to_thread
+from starlette.requests import Request
+
+from arachne.errors import (
+    DecodeFailed,
+    ImageError,
+    ImageTooLarge,
+    InvalidOptions,
+    InvalidUrl,
+    TooManyImages,
+    UnsupportedMediaType,
+)
+from arachne.http import bodies
+from arachne.http.multipart import FilePart, Form, read_form
+from arachne.images import ImageHeader, sniff
+from arachne.schemas.submission import MAX_NAME, ImageInput, RawBatch, RawSingle
+from arachne.schemas.text import is_storable
+from arachne.settings import Settings
+
+FORM = "multipart/form-data"
+_TERMS = {"options", "webhook", "metadata"}
+
+
+@dataclass
+class Arrival:
+    """One image as it came: its bytes (None where there are none), and what was found out about it."""
+
+    name: str | None
+    sha256: str | None
+    size_bytes: int
+    file: BinaryIO | None = None
+    header: ImageHeader | None = None
+    error: ImageError | None = None
+
+    def read(self) -> bytes:
+        """The bytes; call it in a thread."""
+        assert self.file is not None
+        self.file.seek(0)
+        return self.file.read()
+
+
+@dataclass
+class Intake:
+    """A submission as it came: its images in order, and its terms not yet validated."""
+
+    arrivals: list[Arrival]
+    terms: dict[str, object]
+
+
+async def read_intake(request: Request, settings: Settings, *, single: bool, stack: ExitStack) -> Intake:
+    """The submission in the body; its files are closed with `stack`.
+
+    Raises:
+        UnsupportedMediaType: neither a form nor JSON.
+        MalformedRequest: it can't be parsed.
+        TooManyImages: more images than a job may have.
+        InvalidOptions: a part or member is missing or unknown.
+        InvalidUrl: an image is given by its URL.
+    """
+    declared = bodies.media_type(request.headers)
+    if declared == FORM:
+        form = await read_form(request, max_files=settings.max_images_per_job, max_file_bytes=settings.max_image_bytes)
+        stack.callback(form.close)
+        return _from_form(form, settings, single=single)
+    if declared == bodies.JSON:
+        value = await bodies.read_json(request)
+        return await anyio.to_thread.run_sync(lambda: _from_json(value, settings, single=single))
+    raise UnsupportedMediaType(f"Send {FORM} or {bodies.JSON}, not {declared or 'a body without Content-Type'}.")
+
+
+def inspect(arrival: Arrival) -> None:
+    """Note the header of the image, or why it is none; call it in a thread, it reads the file."""
+    if arrival.error is not None or arrival.file is None:
+        return
+    try:
+        arrival.header = sniff(arrival.read())
+    except ImageError as error:
+        arrival.error = error
+
+
+def _from_form(form: Form, settings: Settings, *, single: bool) -> Intake:
+    wanted = "file" if single else "files"
+    unknown = next((part.part_name for part in form.files if part.part_name != wanted), None)
+    unknown = unknown or next((name for name in form.texts if name not in _TERMS), None)
+    if unknown is not None:
+        hint = f" Send `{wanted}` as a file, with a filename." if unknown == wanted else ""
+        raise _invalid(unknown, f"The form has an unknown part. Parts are {wanted}, options, webhook, metadata.{hint}")
+    if not form.files:
+        raise _invalid(wanted, f"The form has no image: send it as the file `{wanted}`.")
+    if single and len(form.files) > 1:
+        raise _invalid(wanted, "Send one image here; POST /api/extract/images takes several.")
+    terms = {name: bodies.parse_json(bytes(text), f"The part {name!r}") for name, text in form.texts.items()}
+    return Intake([_from_part(part, settings) for part in form.files], terms)
+
+
+def _from_part(part: FilePart, settings: Settings) -> Arrival:
+    _check_name(part.filename)
+    arrival = Arrival(part.filename, part.hash.hexdigest(), part.size_bytes, cast("BinaryIO", part.file))
+    if part.size_bytes > settings.max_image_bytes:
+        arrival.error = _too_large(part.size_bytes, settings)
+    return arrival
+
+
+def _from_json(value: object, settings: Settings, *, single: bool) -> Intake:
+    raw = bodies.validate(RawSingle, value) if single else bodies.validate(RawBatch, value)
+    inputs: Sequence[ImageInput] = [raw.image] if isinstance(raw, RawSingle) else raw.images
+    if len(inputs) > settings.max_images_per_job:
+        raise TooManyImages(f"A job has at most {settings.max_images_per_job:,} images. Send several jobs.")
+    by_url = next((index for index, one in enumerate(inputs) if one.url is not None), None)
+    if by_url is not None:
+        where: list[str | int] = ["image", "url"] if single else ["images", by_url, "url"]
+        raise InvalidUrl(
+            "This version doesn't fetch images by URL. Upload the file, or send it as base64.",
+            errors=[{"loc": where, "msg": "fetching by URL is not available"}],
+        )
+    return Intake([_from_base64(one, settings) for one in inputs], raw.terms)
+
+
+def _from_base64(image: ImageInput, settings: Settings) -> Arrival:
+    text = image.base64 or ""
+    try:
+        data = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+    except (binascii.Error, UnicodeEncodeError):
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        hint = " Leave out the `data:…;base64,` before it." if text.startswith("data:") else ""
+        fault = DecodeFailed(f"The base64 text is damaged or not of the standard alphabet with padding.{hint}")
+        return Arrival(image.name, f"text:{digest}", 0, error=fault)
+    arrival = Arrival(image.name, hashlib.sha256(data).hexdigest(), len(data), BytesIO(data))
+    if len(data) > settings.max_image_bytes:
+        arrival.error = _too_large(len(data), settings)
+    return arrival
+
+
+def _check_name(name: str | None) -> None:
+    if name is not None and (len(name) > MAX_NAME or not is_storable(name)):
+        raise _invalid("name", f"An image's name has at most {MAX_NAME} characters and no NUL.")
+
+
+def _too_large(size_bytes: int, settings: Settings) -> ImageTooLarge:
+    return ImageTooLarge(
+        f"The image has {size_bytes:,} bytes, {settings.max_image_bytes:,} are allowed. Compress or crop it."
+    )
+
+
+def _invalid(where: str, message: str) -> InvalidOptions:
+    return InvalidOptions(message, errors=[{"loc": [where], "msg": message}])

@@ -1,0 +1,149 @@
+"""One image of a job: itself, its result in several forms, its original."""
+
+import re
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from arachne.database import Transaction
+from arachne.errors import Gone, InvalidOptions, NotFinished, NotFound
+from arachne.http import bodies
+from arachne.http.answers import to_json
+from arachne.http.exchange import caller_of
+from arachne.http.operations import Answer, Operation, Resource
+from arachne.http.parts import Parts
+from arachne.jobs.views import find_image, load_results, show_image
+from arachne.schemas.job import ImageView
+from arachne.schemas.queries import ResultQuery
+from arachne.schemas.result import Result
+from arachne.schemas.tables import Image
+
+AVAILABLE = ("json", "md", "txt")
+_OPEN = ("fetching", "queued", "parked", "running")
+_TYPES = {"json": "application/json", "md": "text/markdown; charset=utf-8", "txt": "text/plain; charset=utf-8"}
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+PATH = "/api/extract/image-jobs/{job_id}/images/{index}"
+
+
+async def show_one(request: Request, parts: Parts) -> Response:
+    """The image with its result."""
+    job_id, index = request.path_params["job_id"], request.path_params["index"]
+    account_id = caller_of(request).account_id
+    shown = await parts.database.run(show_image, account_id, job_id, index, base_url=parts.settings.base_url)
+    return to_json(shown)
+
+
+async def show_result(request: Request, parts: Parts) -> Response:
+    """The result in the form that is asked for."""
+    query = bodies.read_query(request.query_params, ResultQuery)
+    if query.format not in AVAILABLE:
+        raise InvalidOptions(
+            f"This version gives results as {', '.join(AVAILABLE)}.",
+            errors=[{"loc": ["query", "format"], "msg": "not available"}],
+        )
+    account_id = caller_of(request).account_id
+    image, result = await parts.database.run(
+        _load, account_id, request.path_params["job_id"], request.path_params["index"]
+    )
+    shown = _page(result, query.page)
+    if query.format == "json":
+        response = to_json(shown)
+    else:
+        text = shown["markdown"] if query.format == "md" else shown["text"]
+        body = str(text or "").encode("utf-8", "replace")
+        response = Response(body, media_type=_TYPES[query.format])
+    return _attach(response, f"{_stem(image)}.{query.format}")
+
+
+async def show_original(request: Request, parts: Parts) -> Response:
+    """The stored bytes, as an attachment of the type they were found to be."""
+    account_id = caller_of(request).account_id
+    _, image = await parts.database.run(
+        find_image, account_id, request.path_params["job_id"], request.path_params["index"]
+    )
+    if image.sha256 is None or image.format is None:
+        raise Gone("The original is not kept: it was no image.")
+    data = await parts.storage.read_async(image.sha256)
+    return _attach(Response(data, media_type=f"image/{image.format}"), f"{_stem(image)}.{image.format}")
+
+
+def _load(transaction: Transaction, account_id: str, job_id: str, index: str) -> tuple[Image, dict[str, object]]:
+    job, image = find_image(transaction, account_id, job_id, index)
+    if image.state in _OPEN:
+        raise NotFinished("The image is not read yet. Wait for the job's webhook, or poll it with ?wait.")
+    if image.state != "completed":
+        raise NotFound(f"The image has no result: it is {image.state}.")
+    result = load_results(transaction, [image]).get(image.result_id or "")
+    if not isinstance(result, dict):
+        raise Gone(f"The result of job {job.job_id} is no longer kept.")
+    return image, result
+
+
+def _page(result: dict[str, object], page: int | None) -> dict[str, object]:
+    if page is None:
+        return result
+    pages = result["pages"]
+    if page == 0 and not isinstance(pages, list):
+        return result
+    if not isinstance(pages, list) or page >= len(pages):
+        raise NotFound("The image has no such page.")
+    found = pages[page]
+    assert isinstance(found, dict)
+    return found
+
+
+def _stem(image: Image) -> str:
+    name = _UNSAFE.sub("_", (image.name or "").rsplit(".", 1)[0]).strip("._")[:80]
+    return name or f"image-{image.index}"
+
+
+def _attach(response: Response, filename: str) -> Response:
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Content-Disposition"] = f'attachment; filename="{quote(filename)}"'
+    response.headers["Content-Security-Policy"] = "sandbox"
+    return response
+
+
+RESOURCES = (
+    Resource(
+        PATH,
+        {
+            "GET": Operation(
+                show_one,
+                "One image with its result",
+                scope="vision:read",
+                policy="reads",
+                answers={200: Answer("The image", ImageView)},
+                errors=(404, 410, 503),
+            )
+        },
+    ),
+    Resource(
+        f"{PATH}/result",
+        {
+            "GET": Operation(
+                show_result,
+                "An image's result as JSON, Markdown or plain text",
+                scope="vision:read",
+                policy="reads",
+                answers={200: Answer("The result", Result)},
+                query=ResultQuery,
+                errors=(404, 409, 410, 422, 503),
+            )
+        },
+    ),
+    Resource(
+        f"{PATH}/original",
+        {
+            "GET": Operation(
+                show_original,
+                "The bytes as they were sent",
+                scope="vision:read",
+                policy="reads",
+                answers={200: Answer("The stored bytes", media_type="image/*")},
+                errors=(404, 410, 503),
+            )
+        },
+    ),
+)

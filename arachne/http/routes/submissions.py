@@ -1,0 +1,180 @@
+"""`POST /api/extract/image` and `/images`: a submission becomes a job."""
+
+import re
+from contextlib import ExitStack
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from arachne.errors import InvalidOptions
+from arachne.http import bodies
+from arachne.http.admission import Admitted, admit_all, look_at_images, read_terms
+from arachne.http.answers import answer_job
+from arachne.http.exchange import Caller, caller_of, exchange_of
+from arachne.http.intake import FORM, Arrival, Intake, read_intake
+from arachne.http.operations import Answer, Operation, Resource
+from arachne.http.parts import Parts
+from arachne.http.preferences import read_wait
+from arachne.jobs.idempotency import Remembered, Reservation, compute_fingerprint, release, reserve
+from arachne.jobs.submit import NewJob, Submitted, submit
+from arachne.schemas.job import JobView, SingleJobView
+from arachne.schemas.options import Options
+from arachne.schemas.submission import BatchSubmission, SingleSubmission, SubmissionTerms
+from arachne.settings import Settings
+
+MAX_KEY = 255
+_KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
+_LISTS = ("stages", "languages")
+REPLAYED = "Idempotent-Replayed"
+
+
+async def submit_image(request: Request, parts: Parts) -> Response:
+    """One image."""
+    return await _serve(request, parts, single=True)
+
+
+async def submit_images(request: Request, parts: Parts) -> Response:
+    """A batch of images."""
+    return await _serve(request, parts, single=False)
+
+
+async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
+    caller = caller_of(request)
+    held = await _reserve(request, parts, caller)
+    try:
+        with ExitStack() as stack:
+            intake = await read_intake(request, parts.settings, single=single, stack=stack)
+            _add_query_options(request, intake, single=single)
+            submitted = await _accept(request, parts, caller, intake, held, single=single)
+    except BaseException:
+        if isinstance(held, Reservation):
+            await parts.database.run(release, held)
+        raise
+    if submitted is not None and submitted.waiting:
+        parts.waker.wake_gpu()
+    if submitted is not None and submitted.finished:
+        parts.waker.wake_webhooks()
+    job_id = submitted.job_id if submitted is not None else _remembered_id(held)
+    response = await answer_job(parts, caller, job_id, wait_s=read_wait(request.headers))
+    if submitted is None:
+        response.headers[REPLAYED] = "true"
+    return response
+
+
+async def _accept(
+    request: Request,
+    parts: Parts,
+    caller: Caller,
+    intake: Intake,
+    held: Reservation | Remembered | None,
+    *,
+    single: bool,
+) -> Submitted | None:
+    """The job made; None where an earlier one answers."""
+    if isinstance(held, Remembered):
+        held.check(_fingerprint(request, intake, read_terms(intake)))
+        return None
+    await look_at_images(parts, intake, single=single)
+    terms = read_terms(intake)
+    admitted = await admit_all(request, parts, caller, intake, terms, single=single)
+    new = _new_job(request, caller, admitted, single=single)
+    if isinstance(held, Reservation):
+        new = _with_reservation(new, held, _fingerprint(request, intake, terms))
+    return await parts.database.run(submit, new, parts.settings, parts.box)
+
+
+def _new_job(request: Request, caller: Caller, admitted: Admitted, *, single: bool) -> NewJob:
+    return NewJob(
+        account_id=caller.account_id,
+        subject=caller.subject,
+        single=single,
+        options=admitted.options,
+        images=admitted.images,
+        metadata=admitted.metadata,
+        webhook=admitted.webhook,
+        request_id=exchange_of(request.scope).request_id,
+    )
+
+
+def _with_reservation(new: NewJob, held: Reservation, fingerprint: bytes) -> NewJob:
+    return NewJob(**{**vars(new), "reservation": held, "fingerprint": fingerprint})
+
+
+async def _reserve(request: Request, parts: Parts, caller: Caller) -> Reservation | Remembered | None:
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        raise InvalidOptions(f"An Idempotency-Key has 1 to {MAX_KEY} printable ASCII characters.")
+    return await parts.database.run(reserve, caller.account_id, key, parts.settings)
+
+
+def _remembered_id(held: Reservation | Remembered | None) -> str:
+    assert isinstance(held, Remembered)
+    return held.job_id
+
+
+def _fingerprint(request: Request, intake: Intake, terms: SubmissionTerms) -> bytes:
+    images = [(_identity(arrival), arrival.name) for arrival in intake.arrivals]
+    return compute_fingerprint(request.url.path, images, terms.model_dump(mode="json"))
+
+
+def _identity(arrival: Arrival) -> str:
+    return arrival.sha256 or ""
+
+
+def _add_query_options(request: Request, intake: Intake, *, single: bool) -> None:
+    """Option members among the query parameters, which only the single upload takes, join the others."""
+    query = request.query_params
+    if not query:
+        return
+    if not single or bodies.media_type(request.headers) != FORM:
+        raise InvalidOptions("Only the upload of a single image takes options as query parameters.")
+    given = intake.terms.get("options") or {}
+    options: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    for name in dict.fromkeys(query):
+        values = query.getlist(name)
+        if name in options or name not in Options.model_fields or (len(values) > 1 and name not in _LISTS):
+            raise InvalidOptions(
+                f"The option {name!r} is unknown or given twice.",
+                errors=[{"loc": ["query", name], "msg": "not acceptable"}],
+            )
+        options[name] = [part for value in values for part in value.split(",")] if name in _LISTS else values[0]
+    intake.terms["options"] = options
+
+
+def _max_bytes(settings: Settings, media_type: str) -> int:
+    return settings.max_json_bytes if media_type == bodies.JSON else settings.max_request_bytes
+
+
+def _operation(single: bool, body: type[BaseModel], view: type[BaseModel]) -> Operation:
+    part = {"type": "string", "format": "binary"}
+    files: dict[str, object] = {"file": part} if single else {"files": {"type": "array", "items": part, "minItems": 1}}
+    return Operation(
+        submit_image if single else submit_images,
+        "Read one image" if single else "Read a batch of images",
+        scope="vision:write",
+        policy="vision",
+        answers={
+            200: Answer("The job, finished: all images were cached, refused, or done within the wait", view),
+            202: Answer("The job, accepted", view),
+        },
+        body=body,
+        query=Options if single else None,
+        form={
+            "media_type": FORM,
+            "properties": files
+            | {name: {"type": "string", "description": "JSON text"} for name in ("options", "webhook", "metadata")},
+            "required": list(files),
+        },
+        errors=(400, 409, 413, 415, 422, 503),
+        max_bytes=_max_bytes,
+    )
+
+
+RESOURCES = (
+    Resource("/api/extract/image", {"POST": _operation(True, SingleSubmission, SingleJobView)}),
+    Resource("/api/extract/images", {"POST": _operation(False, BatchSubmission, JobView)}),
+)

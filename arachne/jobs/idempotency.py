@@ -1,0 +1,106 @@
+"""`Idempotency-Key`: the first request with a key makes the job, every other one gets that job.
+
+The key is reserved and committed when the headers are in, so that a second request that comes while the first is
+still being read is told so. A reservation ends after its lease, whatever became of the process that made it.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+
+from sqlalchemy import text
+
+from arachne.database import Transaction
+from arachne.errors import IdempotencyKeyInUse, IdempotencyKeyReused
+from arachne.settings import Settings
+
+LEASE_S = 120.0
+
+_RESERVE = text("""
+INSERT INTO idempotency_key (account_id, key, lease_until, expires_at)
+VALUES (:account_id, :key, now() + make_interval(secs => :lease_s), now() + make_interval(secs => :ttl_s))
+ON CONFLICT (account_id, key) DO UPDATE
+SET fingerprint = NULL, job_id = NULL, lease_until = EXCLUDED.lease_until, expires_at = EXCLUDED.expires_at
+WHERE idempotency_key.expires_at <= now()
+   OR (idempotency_key.job_id IS NULL AND idempotency_key.lease_until <= now())
+RETURNING lease_until
+""")
+_FIND = text("SELECT fingerprint, job_id FROM idempotency_key WHERE account_id = :account_id AND key = :key")
+_COMPLETE = text("""
+UPDATE idempotency_key SET job_id = :job_id, fingerprint = :fingerprint
+WHERE account_id = :account_id AND key = :key AND job_id IS NULL AND lease_until = :lease_until
+""")
+_RELEASE = text("""
+DELETE FROM idempotency_key
+WHERE account_id = :account_id AND key = :key AND job_id IS NULL AND lease_until = :lease_until
+""")
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A key held for one request; `lease_until` is the fence."""
+
+    account_id: str
+    key: str
+    lease_until: datetime
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """The submission a key belongs to already."""
+
+    job_id: str
+    fingerprint: bytes
+
+    def check(self, fingerprint: bytes) -> None:
+        """Nothing, where a repeat is the same request.
+
+        Raises:
+            IdempotencyKeyReused: it is another one.
+        """
+        if fingerprint != self.fingerprint:
+            raise IdempotencyKeyReused("This Idempotency-Key belongs to another request. Use a new key for a new one.")
+
+
+def reserve(transaction: Transaction, account_id: str, key: str, settings: Settings) -> Reservation | Remembered:
+    """The key, held for this request, or what it stands for already.
+
+    Raises:
+        IdempotencyKeyInUse: the first request with it is still being accepted.
+    """
+    values = {"account_id": account_id, "key": key, "lease_s": LEASE_S, "ttl_s": settings.idempotency_ttl_s}
+    lease_until = transaction.session.scalar(_RESERVE, values)
+    if lease_until is not None:
+        return Reservation(account_id, key, lease_until)
+    found = transaction.session.execute(_FIND, {"account_id": account_id, "key": key}).first()
+    if found is None or found.job_id is None:
+        raise _in_use()
+    return Remembered(found.job_id, bytes(found.fingerprint))
+
+
+def complete(transaction: Transaction, reservation: Reservation, fingerprint: bytes, job_id: str) -> None:
+    """The key stands for this job from now on.
+
+    Raises:
+        IdempotencyKeyInUse: the lease ended meanwhile and another request took the key over.
+    """
+    values = {**vars(reservation), "fingerprint": fingerprint, "job_id": job_id}
+    if transaction.session.connection().execute(_COMPLETE, values).rowcount != 1:
+        raise _in_use()
+
+
+def release(transaction: Transaction, reservation: Reservation) -> None:
+    """The key is free again: refused submissions are not remembered."""
+    transaction.session.execute(_RELEASE, vars(reservation))
+
+
+def compute_fingerprint(route: str, images: Sequence[tuple[str, str | None]], terms: object) -> bytes:
+    """What makes two requests the same: route, ordered (hash or URL, name) of the images, and canonical terms."""
+    told = json.dumps([route, images, terms], sort_keys=True, separators=(",", ":"))
+    return sha256(told.encode()).digest()
+
+
+def _in_use() -> IdempotencyKeyInUse:
+    return IdempotencyKeyInUse("The first request with this Idempotency-Key is still being accepted. Repeat it soon.")

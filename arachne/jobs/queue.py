@@ -1,0 +1,117 @@
+"""How much waits, whether more may come in, and where a job stands in the line."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import text
+
+from arachne.database import Transaction
+from arachne.errors import AccountQueueFull, QueueFull, QuotaExceeded
+from arachne.schemas.job import QueueView
+from arachne.settings import Settings
+
+ACCOUNT_SHARE = 4  # one account may fill a quarter of the queue
+RATE_WINDOW_S = 120
+MIN_RETRY_S, MAX_RETRY_S = 5.0, 300.0
+
+# Counting stops one past the limit: a full queue is no slower to look at than an empty one.
+_DEPTH = text("SELECT count(*) FROM (SELECT 1 FROM image WHERE state = 'queued' LIMIT :limit) AS waiting")
+_ACCOUNT_DEPTH = text("""
+SELECT count(*) FROM (
+    SELECT 1 FROM image WHERE state = 'queued' AND account_id = :account_id LIMIT :limit) AS waiting
+""")
+_ACCOUNTS_WAITING = text("""
+WITH RECURSIVE waiting AS (
+    (SELECT account_id FROM image WHERE state = 'queued' ORDER BY account_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT q.account_id FROM image q WHERE q.state = 'queued' AND q.account_id > waiting.account_id
+            ORDER BY q.account_id LIMIT 1)
+    FROM waiting WHERE waiting.account_id IS NOT NULL)
+SELECT count(account_id) FROM waiting
+""")
+_USED = text("""
+SELECT plan.monthly_images AS quota,
+       (SELECT count(*) FROM usage_entry u WHERE u.account_id = account.account_id AND u.at >= :since) AS used
+FROM account JOIN plan USING (plan_id) WHERE account.account_id = :account_id AND plan.monthly_images IS NOT NULL
+""")
+_RATE = text("""
+SELECT count(*) FROM usage_entry
+WHERE account_id = :account_id AND NOT cached AND at > now() - make_interval(secs => :window_s)
+""")
+_POSITION = text("""
+WITH first AS (
+    SELECT account_id, due_at, image_id FROM image WHERE job_id = :job_id AND state = 'queued'
+    ORDER BY due_at, image_id LIMIT 1)
+SELECT account_id, (
+    SELECT count(*) FROM image ahead WHERE ahead.state = 'queued' AND ahead.account_id = first.account_id
+      AND (ahead.due_at, ahead.image_id) < (first.due_at, first.image_id)) AS position
+FROM first
+""")
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many images an account is about to add: those to be read, and all that count for its quota."""
+
+    waiting: int
+    counted: int
+
+
+def check_room(transaction: Transaction, account_id: str, room: Room, settings: Settings) -> None:
+    """Nothing, where the images may come in.
+
+    Raises:
+        QuotaExceeded: the plan's images of this month are used up.
+        AccountQueueFull: the account's own share of the queue is full.
+        QueueFull: the queue is full, and the account has its fair part of it already.
+    """
+    _check_quota(transaction, account_id, room.counted)
+    if not room.waiting:
+        return
+    limit = settings.max_queue_depth
+    mine = _scalar(transaction, _ACCOUNT_DEPTH, account_id=account_id, limit=limit + 1)
+    if mine and mine + room.waiting > max(1, limit // ACCOUNT_SHARE):
+        raise AccountQueueFull(
+            f"{mine:,} images of this account wait already. Send more when some are done.",
+            retry_after_s=_drain_s(transaction, account_id, mine + room.waiting - limit // ACCOUNT_SHARE),
+        )
+    depth = _scalar(transaction, _DEPTH, limit=limit + 1)
+    if depth + room.waiting <= limit:
+        return
+    accounts = _scalar(transaction, _ACCOUNTS_WAITING) + (0 if mine else 1)
+    if mine + room.waiting > limit // max(1, accounts):
+        raise QueueFull(
+            "The queue is full. Send this again later.",
+            retry_after_s=_drain_s(transaction, account_id, depth + room.waiting - limit),
+        )
+
+
+def find_place(transaction: Transaction, job_id: str) -> QueueView | None:
+    """Where the job's first waiting image stands among its account's; None where none waits."""
+    found = transaction.session.execute(_POSITION, {"job_id": job_id}).first()
+    if found is None:
+        return None
+    per_s = _rate(transaction, found.account_id)
+    eta_s = round((found.position + 1) / per_s, 1) if per_s else None
+    return QueueView(position=found.position, eta_seconds=eta_s)
+
+
+def _check_quota(transaction: Transaction, account_id: str, images: int) -> None:
+    since = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    found = transaction.session.execute(_USED, {"account_id": account_id, "since": since}).first()
+    if found is not None and found.used + images > found.quota:
+        raise QuotaExceeded(f"The plan has {found.quota:,} images a month; {found.used:,} are used.")
+
+
+def _drain_s(transaction: Transaction, account_id: str, images: int) -> float:
+    """Seconds until so many images have been read, at the rate of the last minutes."""
+    per_s = _rate(transaction, account_id)
+    return min(max(images / per_s, MIN_RETRY_S), MAX_RETRY_S) if per_s else MIN_RETRY_S * 2
+
+
+def _rate(transaction: Transaction, account_id: str) -> float:
+    return _scalar(transaction, _RATE, account_id=account_id, window_s=RATE_WINDOW_S) / RATE_WINDOW_S
+
+
+def _scalar(transaction: Transaction, statement: object, **values: object) -> int:
+    return int(transaction.session.scalar(statement, values) or 0)  # type: ignore[call-overload]

@@ -1,0 +1,212 @@
+"""A submission becomes a job: rows for it, its images and their originals, in one transaction.
+
+What is decided already is decided there and then: cached images are completed, refused ones failed, and a job that has
+no others is closed, with its terminal event.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import text
+
+from arachne.cache import CachedResult, CacheKey, lookup
+from arachne.database import Transaction
+from arachne.errors import ImageError
+from arachne.ids import new_id
+from arachne.jobs.closing import Tally, count
+from arachne.jobs.idempotency import Reservation, complete
+from arachne.ledger import charge
+from arachne.net.urls import CheckedUrl
+from arachne.schemas.options import Options
+from arachne.schemas.tables import Job
+from arachne.secretbox import SecretBox
+from arachne.settings import Settings
+from arachne.webhooks.endpoint_secrets import ensure_default_secret
+from arachne.webhooks.endpoints import ensure_job_endpoint
+
+BULK_S = 600  # a large job's images come due as if they had been sent that much later, but never more
+
+_TOUCH = text("UPDATE blob SET stored_at = now() WHERE sha256 = ANY(:digests) RETURNING sha256")
+_KEEP = text("""
+INSERT INTO blob (sha256, size_bytes, format)
+SELECT * FROM unnest(CAST(:digests AS text[]), CAST(:sizes AS bigint[]), CAST(:formats AS text[]))
+    AS kept(sha256, size, kind)
+ORDER BY sha256
+ON CONFLICT (sha256) DO UPDATE SET stored_at = now()
+""")
+_HOLD = text("""
+SELECT result_id FROM image_result WHERE result_id = ANY(:result_ids) ORDER BY result_id FOR KEY SHARE
+""")
+_IMAGES = text("""
+INSERT INTO image (image_id, job_id, account_id, index, name, sha256, format, size_bytes, state, due_at, attempts,
+                   lost_leases, cached, degraded, error_code, error_message, model_version, result_id,
+                   finished_at)
+VALUES (:image_id, :job_id, :account_id, :index, :name, :sha256, :format, :size_bytes, :state,
+        now() + make_interval(secs => :delay_s), 0, 0, :cached, :degraded, :error_code, :error_message, :model_version,
+        :result_id, CASE WHEN :waits THEN NULL ELSE now() END)
+""")
+
+
+@dataclass(frozen=True)
+class NewImage:
+    """An image as it came in; with `error` it is failed from the start. `units` is what it counts as."""
+
+    name: str | None
+    sha256: str | None
+    format: str | None
+    size_bytes: int
+    units: int = 1
+    error: ImageError | None = None
+    key: CacheKey | None = None
+
+
+@dataclass(frozen=True)
+class NewWebhook:
+    """Where the job's own events go; `events` None means the default ones."""
+
+    url: CheckedUrl
+    events: list[str] | None
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """A submission that was found acceptable."""
+
+    account_id: str
+    subject: str
+    single: bool
+    options: Options
+    images: Sequence[NewImage]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    webhook: NewWebhook | None = None
+    request_id: str | None = None
+    fingerprint: bytes = b""
+    reservation: Reservation | None = None
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The job made, whether it is finished already, and how many images wait to be read."""
+
+    job_id: str
+    finished: bool
+    waiting: int
+
+
+def touch_blobs(transaction: Transaction, digests: Iterable[str]) -> set[str]:
+    """Those of the originals that are on record, kept from the sweeper for its grace period."""
+    return set(transaction.session.scalars(_TOUCH, {"digests": sorted(set(digests))}))
+
+
+def find_hits(transaction: Transaction, images: Sequence[NewImage]) -> dict[bytes, CachedResult]:
+    """The cached results that answer some of the images, by key digest."""
+    return lookup(transaction, {image.key.digest for image in images if image.key is not None})
+
+
+def submit(transaction: Transaction, new: NewJob, settings: Settings, box: SecretBox) -> Submitted:
+    """The job, written with all that is decided already. The originals are in the store.
+
+    Raises:
+        IdempotencyKeyInUse: another request took the idempotency key over.
+    """
+    job = _insert_job(transaction, new, settings, box)
+    hits = _hold_hits(transaction, new.images)
+    _keep_blobs(transaction, new.images)
+    rows = [_image_row(job, index, image, hits) for index, image in enumerate(new.images)]
+    transaction.session.connection().execute(_IMAGES, rows)
+    _charge_cached(transaction, new.images, rows)
+    if new.reservation is not None:
+        complete(transaction, new.reservation, new.fingerprint, job.job_id)
+    tally = _tally(rows)
+    done = count(transaction, {job.job_id: tally}, settings) if tally != Tally() else []
+    return Submitted(job.job_id, bool(done), sum(bool(row["waits"]) for row in rows))
+
+
+def _hold_hits(transaction: Transaction, images: Sequence[NewImage]) -> dict[bytes, CachedResult]:
+    """The hits whose results stay until this transaction ends."""
+    hits = find_hits(transaction, images)
+    if not hits:
+        return hits
+    held = set(transaction.session.scalars(_HOLD, {"result_ids": [hit.result_id for hit in hits.values()]}))
+    return {key: hit for key, hit in hits.items() if hit.result_id in held}
+
+
+def _insert_job(transaction: Transaction, new: NewJob, settings: Settings, box: SecretBox) -> Job:
+    session = transaction.session
+    endpoint_id = None
+    if new.webhook is not None:
+        ensure_default_secret(session, box, new.account_id)
+        endpoint_id = ensure_job_endpoint(session, new.account_id, new.webhook.url)
+    job = Job(
+        job_id=new_id("job"),
+        account_id=new.account_id,
+        subject=new.subject,
+        single=new.single,
+        options=new.options.model_dump(mode="json"),
+        labels=dict(new.metadata),
+        total=len(new.images),
+        request_id=new.request_id,
+        webhook_endpoint_id=endpoint_id,
+        webhook_events=new.webhook.events if new.webhook is not None else None,
+        deadline_at=datetime.now(UTC) + timedelta(seconds=settings.job_deadline_s),
+    )
+    session.add(job)
+    session.flush()
+    return job
+
+
+def _image_row(job: Job, index: int, image: NewImage, hits: Mapping[bytes, CachedResult]) -> dict[str, object]:
+    hit = hits.get(image.key.digest) if image.key is not None else None
+    error = image.error
+    return {
+        "image_id": new_id("img"),
+        "job_id": job.job_id,
+        "account_id": job.account_id,
+        "index": index,
+        "name": image.name,
+        "sha256": image.sha256,
+        "format": image.format,
+        "size_bytes": image.size_bytes,
+        "state": "failed" if error else "completed" if hit else "queued",
+        "waits": error is None and hit is None,
+        "delay_s": min(job.total, BULK_S),
+        "cached": hit is not None,
+        "degraded": hit.degraded if hit else False,
+        "error_code": error.code if error else None,
+        "error_message": error.message if error else None,
+        "model_version": hit.model_version if hit else None,
+        "result_id": hit.result_id if hit else None,
+    }
+
+
+def _keep_blobs(transaction: Transaction, images: Sequence[NewImage]) -> None:
+    kept = {image.sha256: image for image in images if image.error is None and image.sha256 is not None}
+    if kept:
+        values = {
+            "digests": list(kept),
+            "sizes": [image.size_bytes for image in kept.values()],
+            "formats": [image.format for image in kept.values()],
+        }
+        transaction.session.execute(_KEEP, values)
+
+
+def _charge_cached(transaction: Transaction, images: Sequence[NewImage], rows: Sequence[Mapping[str, object]]) -> None:
+    by_units: dict[int, list[str]] = {}
+    for image, row in zip(images, rows, strict=True):
+        if row["cached"]:
+            by_units.setdefault(image.units, []).append(str(row["image_id"]))
+    for units, image_ids in by_units.items():
+        charge(transaction, image_ids, units=units)
+
+
+def _tally(rows: Sequence[Mapping[str, object]]) -> Tally:
+    tally = Tally()
+    for row in rows:
+        if row["state"] == "failed":
+            tally.fail(str(row["image_id"]))
+        elif row["state"] == "completed":
+            tally.completed += 1
+            tally.cached += 1
+            tally.events.append(("image.completed", str(row["image_id"])))
+    return tally

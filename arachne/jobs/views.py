@@ -1,0 +1,234 @@
+"""Jobs and images as clients see them, read from the rows and from nothing else, so that polls and events agree."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import text
+from sqlmodel import col, select
+
+from arachne.cache import decompress
+from arachne.cursors import decode_cursor, encode_cursor
+from arachne.database import Transaction
+from arachne.errors import Gone, NotFound
+from arachne.jobs.queue import find_place
+from arachne.schemas.job import (
+    TERMINAL,
+    ImageFault,
+    ImageStatus,
+    ImageView,
+    JobStatus,
+    JobSummary,
+    JobView,
+    Progress,
+    SingleJobView,
+)
+from arachne.schemas.tables import Image, ImageResult, Job
+
+IMAGES_PAGE = 100
+RESULTS_PAGE = 20
+_LIST = "jobs"
+_STATUS: Mapping[str, ImageStatus] = {"running": "processing", "parked": "queued"}
+_VERSIONS = text("""
+SELECT DISTINCT model_version FROM image WHERE job_id = :job_id AND model_version IS NOT NULL LIMIT 2
+""")
+
+
+@dataclass(frozen=True)
+class JobPage:
+    """Some jobs, newest first, and the cursor that continues them."""
+
+    data: list[JobSummary]
+    next_cursor: str | None
+
+
+def find_job(transaction: Transaction, account_id: str, job_id: str) -> Job:
+    """The account's job.
+
+    Raises:
+        NotFound: the account has no such job.
+        Gone: it was deleted.
+    """
+    job = transaction.session.get(Job, job_id, populate_existing=True) if len(job_id) <= 64 else None
+    if job is None or job.account_id != account_id:
+        raise NotFound("There is no such job.")
+    if job.deleted_at is not None:
+        raise Gone("The job was deleted.")
+    return job
+
+
+def find_image(transaction: Transaction, account_id: str, job_id: str, index: str) -> tuple[Job, Image]:
+    """The image at an index of the account's job.
+
+    Raises:
+        NotFound: the account has no such job, or it no such image.
+        Gone: the job was deleted.
+    """
+    job = find_job(transaction, account_id, job_id)
+    wanted = int(index) if index.isascii() and index.isdigit() and len(index) <= 6 else -1
+    query = select(Image).where(Image.job_id == job.job_id, Image.index == wanted)
+    image = transaction.session.exec(query.execution_options(populate_existing=True)).first()
+    if image is None:
+        raise NotFound(f"The job has images 0 to {job.total - 1}.")
+    return job, image
+
+
+def show_job(
+    transaction: Transaction,
+    account_id: str,
+    job_id: str,
+    *,
+    base_url: str,
+    with_results: bool = False,
+    after_index: int | None = None,
+) -> dict[str, object]:
+    """The job resource as JSON, with one page of its images from after `after_index`.
+
+    Raises:
+        NotFound: the account has no such job.
+        Gone: it was deleted.
+    """
+    job = find_job(transaction, account_id, job_id)
+    size = RESULTS_PAGE if with_results and not job.single else IMAGES_PAGE
+    query = select(Image).where(Image.job_id == job_id, col(Image.index) > (-1 if after_index is None else after_index))
+    query = query.order_by(col(Image.index)).limit(size + 1).execution_options(populate_existing=True)
+    found = transaction.session.exec(query).all()
+    images, more = found[:size], len(found) > size
+    results = load_results(transaction, images) if with_results or job.single else {}
+    views = [view_image(image, base_url) for image in images]
+    members = _summary(transaction, job) | {
+        "images": views,
+        "images_next_cursor": encode_cursor("images", images[-1].index) if more else None,
+    }
+    if not job.single:
+        return _with_results(JobView.model_validate(members).model_dump(mode="json"), images, results)
+    single = SingleJobView.model_validate(members | {"result": None, "error": views[0].error if views else None})
+    shown = _with_results(single.model_dump(mode="json"), images, results)
+    shown["result"] = results.get(images[0].result_id or "") if images else None
+    return shown
+
+
+def show_image(
+    transaction: Transaction, account_id: str, job_id: str, index: str, *, base_url: str
+) -> dict[str, object]:
+    """One image with its result, as JSON.
+
+    Raises:
+        NotFound: the account has no such job, or it no such image.
+        Gone: the job was deleted.
+    """
+    _, image = find_image(transaction, account_id, job_id, index)
+    shown = view_image(image, base_url).model_dump(mode="json")
+    shown["result"] = load_results(transaction, [image]).get(image.result_id or "")
+    return shown
+
+
+def list_jobs(
+    transaction: Transaction,
+    account_id: str,
+    *,
+    status: JobStatus | None = None,
+    created_after: datetime | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> JobPage:
+    """The account's jobs, newest first.
+
+    Raises:
+        MalformedRequest: the cursor is none of this list.
+    """
+    after = decode_cursor(_LIST, cursor)
+    query = select(Job).where(Job.account_id == account_id, col(Job.deleted_at).is_(None))
+    if status is not None:
+        query = query.where(Job.state == status)
+    if created_after is not None:
+        query = query.where(col(Job.created_at) > created_after)
+    if after is not None:
+        query = query.where(col(Job.job_id) < after)
+    rows = transaction.session.exec(query.order_by(col(Job.job_id).desc()).limit(limit + 1)).all()
+    data = [JobSummary.model_validate(_summary(transaction, job, with_place=False)) for job in rows[:limit]]
+    return JobPage(data, encode_cursor(_LIST, rows[limit - 1].job_id) if len(rows) > limit else None)
+
+
+def load_results(transaction: Transaction, images: Sequence[Image]) -> dict[str, object]:
+    """The results of those of the images that have one, by result id."""
+    ids = {image.result_id for image in images if image.result_id is not None}
+    if not ids:
+        return {}
+    query = select(ImageResult.result_id, ImageResult.body).where(col(ImageResult.result_id).in_(ids))
+    return {result_id: json.loads(decompress(body)) for result_id, body in transaction.session.exec(query)}
+
+
+def view_image(image: Image, base_url: str) -> ImageView:
+    """The image without its result."""
+    status = _STATUS.get(image.state, image.state)
+    url = f"{base_url}/api/extract/image-jobs/{image.job_id}/images/{image.index}/result"
+    return ImageView.model_validate(
+        {
+            "image_id": image.image_id,
+            "index": image.index,
+            "name": image.name,
+            "source_url": image.source_url,
+            "sha256": image.sha256,
+            "status": status,
+            "cached": image.cached,
+            "degraded": image.degraded,
+            "error": _fault(image),
+            "attempts": image.attempts,
+            "model_version": image.model_version,
+            "result_url": url if status == "completed" else None,
+            "result": None,
+        }
+    )
+
+
+def progress_of(job: Job) -> Progress:
+    """The job's counts."""
+    done = job.completed + job.failed + job.cancelled
+    return Progress(
+        total=job.total,
+        completed=job.completed,
+        failed=job.failed,
+        cancelled=job.cancelled,
+        cached=job.cached,
+        degraded=job.degraded,
+        percent=100 * done // max(1, job.total),
+    )
+
+
+def _summary(transaction: Transaction, job: Job, *, with_place: bool = True) -> dict[str, object]:
+    versions = list(transaction.session.scalars(_VERSIONS, {"job_id": job.job_id}))
+    finished = job.state in TERMINAL
+    return {
+        "job_id": job.job_id,
+        "status": job.state,
+        "finished": finished,
+        "cached": job.cached == job.total,
+        "progress": progress_of(job),
+        "queue": find_place(transaction, job.job_id) if with_place and not finished else None,
+        "options": job.options,
+        "metadata": job.labels,
+        "model_version": versions[0] if len(versions) == 1 else None,
+        "retry_of": job.retry_of,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+        "expires_at": job.expires_at,
+    }
+
+
+def _with_results(
+    shown: dict[str, object], images: Sequence[Image], results: Mapping[str, object]
+) -> dict[str, object]:
+    rows = shown["images"]
+    assert isinstance(rows, list)
+    for row, image in zip(rows, images, strict=True):
+        row["result"] = results.get(image.result_id or "")
+    return shown
+
+
+def _fault(image: Image) -> ImageFault | None:
+    if image.error_code is None:
+        return None
+    return ImageFault(code=image.error_code, message=image.error_message or "", stage=image.error_stage)

@@ -1,0 +1,69 @@
+"""Query parameters of the routes that read."""
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from arachne.schemas.job import JobStatus
+from arachne.schemas.usage import Grouping
+from arachne.schemas.webhook import DeliveryStatus
+
+Cursor = Annotated[str, Field(max_length=200)]
+Limit = Annotated[int, Field(ge=1, le=200)]
+
+
+class _Query(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PageQuery(_Query):
+    """A page of a list."""
+
+    limit: Limit = 50
+    cursor: Cursor | None = None
+
+
+class JobQuery(_Query):
+    """How to show a job. `wait` is in seconds, clamped to 60."""
+
+    wait: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    include: Literal["results"] | None = None
+    images_cursor: Cursor | None = None
+
+
+class JobsQuery(PageQuery):
+    """Which jobs."""
+
+    status: JobStatus | None = None
+    created_after: AwareDatetime | None = None
+
+
+class ResultQuery(_Query):
+    """In which form a result is wanted."""
+
+    format: Literal["json", "md", "txt", "hocr", "pdf", "png"] = "json"
+    page: Annotated[int, Field(ge=0, le=10_000)] | None = None
+
+
+class UsageQuery(_Query):
+    """Which days, UTC: from `from` to before `to`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    start: Annotated[date | None, Field(alias="from")] = None
+    end: Annotated[date | None, Field(alias="to")] = None
+    group: Grouping = "day"
+
+    @model_validator(mode="after")
+    def _forward(self) -> "UsageQuery":
+        if self.start is not None and self.end is not None and self.start >= self.end:
+            raise ValueError("`from` must be before `to`")
+        return self
+
+
+class DeliveriesQuery(PageQuery):
+    """Which deliveries."""
+
+    status: DeliveryStatus | None = None
+    event: Annotated[str, Field(max_length=100)] | None = None
