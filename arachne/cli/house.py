@@ -124,7 +124,7 @@ def _release_worker(settings: Settings, pid: int, echo: Echo) -> None:
     try:
         database.run(release_worker, pid=pid, host=socket.gethostname())
     except ArachneError as error:
-        echo.say(f"{'up':<10} the work of process {pid} is not freed yet: {error.message}")
+        echo.say("up", f"the work of process {pid} is not freed yet: {error.message}")
     finally:
         database.close()
 

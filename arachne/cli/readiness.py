@@ -9,7 +9,7 @@ from contextlib import suppress
 from arachne.embedded.journal import Echo
 
 _REMIND_S = 30.0
-_TIMEOUT_S = 2.0
+_TIMEOUT_S = 5.0
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -33,7 +33,7 @@ class Readiness:
                 sys.stdout.flush()
         elif time.monotonic() > self._remind_at:
             self._remind_at += _REMIND_S
-            self._echo.say(f"{'up':<10} not ready yet: {answer}")
+            self._echo.say("up", f"not ready yet: {answer}")
 
     def _ask(self) -> str | None:
         """Why it is not ready; None if it is."""

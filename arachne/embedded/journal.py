@@ -10,6 +10,7 @@ from typing import BinaryIO, TextIO
 
 _MAX_LOG_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 65536
+_CHUNKS = 64  # then others have their turn
 
 
 class Echo:
@@ -20,10 +21,10 @@ class Echo:
         self._queue: queue.Queue[str | threading.Event] = queue.Queue(maxsize=2000)
         threading.Thread(target=self._write, name="echo", daemon=True).start()
 
-    def say(self, line: str) -> None:
-        """Show `line` soon, if the reader keeps up."""
+    def say(self, part: str, line: str) -> None:
+        """Show `line` of `part` soon, if the reader keeps up."""
         with suppress(queue.Full):
-            self._queue.put_nowait(line)
+            self._queue.put_nowait(f"{part:<10} {line}\n")
 
     def flush(self, timeout_s: float = 1.0) -> None:
         """Wait until what was said so far is written, at most `timeout_s`."""
@@ -39,7 +40,7 @@ class Echo:
                 item.set()
                 continue
             with suppress(OSError, ValueError):  # nobody reads any more: the log files still have it
-                self._stream.write(item + "\n")
+                self._stream.write(item)
                 self._stream.flush()
 
 
@@ -52,8 +53,8 @@ class Journal:
         self._file = self._open()
 
     def read(self, pipe: int) -> bool:
-        """Take what `pipe` (non-blocking) has now; False once it is closed at the other end."""
-        while True:
+        """Take some of what `pipe` (non-blocking) has now; False once it is closed at the other end."""
+        for _ in range(_CHUNKS):
             try:
                 chunk = os.read(pipe, _CHUNK_BYTES)
             except BlockingIOError:
@@ -61,6 +62,7 @@ class Journal:
             if not chunk:
                 return False
             self._take(chunk)
+        return True
 
     def end_line(self) -> None:
         """Finish what a process that died in the middle of a line wrote."""
@@ -80,7 +82,7 @@ class Journal:
         *lines, self._partial = (self._partial + chunk).split(b"\n")
         self._partial = self._partial[-_CHUNK_BYTES:]
         for line in lines:
-            self._echo.say(f"{self._name:<10} {line.decode(errors='replace').rstrip()}")
+            self._echo.say(self._name, line.decode(errors="replace").rstrip())
 
     def _open(self) -> BinaryIO:
         return os.fdopen(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab", buffering=0)

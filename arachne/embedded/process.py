@@ -7,7 +7,7 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,13 +88,6 @@ def spawn(
     this from a thread that lives as long as the child should.
     Source: prctl(2), PR_SET_PDEATHSIG; it is lost on setuid, so it is set after it, right before exec.
     """
-    parent = os.getpid()
-
-    def tie_to_parent() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal.value)
-        if os.getppid() != parent:  # the parent died between fork and prctl
-            os._exit(1)
-
     with log.open("ab") if log else nullcontext(subprocess.PIPE) as output:
         return subprocess.Popen(  # noqa: S603  # argv is ours
             [os.fspath(word) for word in argv],
@@ -104,11 +97,22 @@ def spawn(
             cwd=cwd,
             env=env,
             start_new_session=True,
-            preexec_fn=tie_to_parent,  # noqa: PLW1509  # two system calls, no allocation, no locks
+            preexec_fn=_tie_to_us(death_signal),  # noqa: PLW1509  # a few system calls, no locks
             user=owner.user,
             group=owner.group,
             extra_groups=owner.extra_groups,
         )
+
+
+def _tie_to_us(death_signal: signal.Signals) -> Callable[[], None]:
+    parent = os.getpid()
+
+    def tie() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal.value)
+        if os.getppid() != parent:  # the parent died between fork and prctl
+            os._exit(1)
+
+    return tie
 
 
 def stop(process: subprocess.Popen[bytes], gentle: signal.Signals, *, timeout_s: float) -> int:

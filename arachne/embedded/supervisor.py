@@ -115,8 +115,8 @@ class Supervisor:
 
     def _mourn(self, watch: _Watch, process: subprocess.Popen[bytes], status: int) -> None:
         watch.process = None
-        self._hear_out(process)
         _kill_group(process.pid)  # what it left behind
+        self._hear_out(process)
         self._on_death(watch.part.name, process.pid)
         if not self._stopping:
             self._plan_restart(watch, f"process {process.pid} {describe_exit(status)}", forced=status in _FORCED)
@@ -130,7 +130,7 @@ class Supervisor:
             raise SetupError(f"{watch.part.name} can't start: {what}. Its log ends:\n{last_lines(watch.part.log)}")
         pause_s = min(_FIRST_PAUSE_S * 2 ** (watch.deaths - 1), _LONGEST_PAUSE_S)
         watch.start_at = time.monotonic() + pause_s
-        self._echo.say(f"{'up':<10} {watch.part.name}: {what}; starting it again in {pause_s:.1f} s")
+        self._echo.say("up", f"{watch.part.name}: {what}; starting it again in {pause_s:.1f} s")
 
     def _stop_all(self, grace_s: float) -> None:
         self._stopping = True
@@ -152,7 +152,7 @@ class Supervisor:
     def _hear_out(self, process: subprocess.Popen[bytes]) -> None:
         """Take the last lines of the dead; a pipe that a grandchild still holds is closed."""
         if process.stdout is not None and not process.stdout.closed:
-            self._selector.get_key(process.stdout).data()  # reads to the end, and closes the pipe there
+            self._selector.get_key(process.stdout).data()  # reads to the end, and then closes the pipe
         if process.stdout is not None and not process.stdout.closed:
             self._selector.unregister(process.stdout)
             process.stdout.close()
@@ -183,9 +183,9 @@ class Supervisor:
 
 def describe_exit(status: int) -> str:
     """What ended a process, in words."""
-    if status < 0:
-        return f"was ended by {signal.Signals(-status).name}"
-    return f"ended with status {status}"
+    if status >= 0:
+        return f"ended with status {status}"
+    return "was ended by " + next((number.name for number in signal.Signals if number == -status), f"signal {-status}")
 
 
 def _kill_group(pid: int) -> None:

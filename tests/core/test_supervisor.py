@@ -155,7 +155,7 @@ def test_reader_that_stops_reading_stops_nobody() -> None:
     read_end, write_end = os.pipe()
     echo = Echo(io.TextIOWrapper(io.FileIO(write_end, "w"), write_through=True))
     for _ in range(5000):
-        echo.say("x" * 200)
+        echo.say("part", "x" * 200)
     os.close(read_end)
     echo.flush()
 
