@@ -15,7 +15,7 @@ _QUIET = ("aiohttp.access", "alembic.runtime.plugins", "periodiq", "asyncio", "P
 
 
 class _Formatter(logging.Formatter):
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
