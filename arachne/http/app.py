@@ -28,10 +28,10 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the lifespan or one request."""
+        scope["app"] = self.starlette
         if scope["type"] == "lifespan":
             await self.starlette.router(scope, receive, send)
             return
-        scope["app"] = self.starlette
         await self._app(scope, receive, send)
 
     @asynccontextmanager
