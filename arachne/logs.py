@@ -8,6 +8,7 @@ import time
 _CREDENTIALS = re.compile(
     r"(?P<bearer>Bearer\s+)\S+"
     r"|eyJ[\w-]{8,}\.[\w-]+\.[\w-]*"  # a JWT
+    r"|ars_[\w-]{16,}"  # a client secret
     r"|wh(?:sec|sk)_[\w+/=-]{8,}"
     r"|(?P<url>://[^\s/:@]*:)[^\s/@]+(?=@)"  # a password in a URL
 )

@@ -155,6 +155,7 @@ def test_wrong_usage_and_settings_have_codes_of_their_own(run: Run, monkeypatch:
         "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl",
         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         "Bearer abcdef123456",
+        "ars_abcdefQWERTZ0123456789",
         "postgresql://arachne:hunter2@db.example/arachne",
     ],
 )
