@@ -44,7 +44,7 @@ def assess(rgb: Rgb, options: AssessOptions) -> Assessment:
     scale = min(1.0, options.max_side_px / max(rgb.shape[:2]))
     small = resized(rgb, scale)
     gray = np.asarray(cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
-    behind = ink.ground(small, 48)
+    behind = ink.ground(small, 12)
     apart = ink.distance(small, behind)
     low, high = np.percentile(gray[:: max(1, len(gray) // 512)], [1, 99])
     height = ink.glyph_height(ink.glyph_boxes(ink.mask(apart)))

@@ -39,8 +39,7 @@ def enhance(rgb: Rgb, text_height_px: float | None, options: EnhanceOptions) -> 
     light and coloured grounds come out alike; faint text is stretched to full contrast, noise is not.
     """
     height = text_height_px or options.glyph_px
-    window_px = int(np.clip(height * 4, 32, 200))
-    behind = ink.ground(rgb, window_px)
+    behind = ink.ground(rgb, height)
     apart = ink.distance(rgb, behind)
     scale = _scale(rgb, height, options)
     gray = _stretched(resized(apart, scale), options)

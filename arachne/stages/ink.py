@@ -6,17 +6,58 @@ import numpy.typing as npt
 
 from arachne.stages.arrays import Gray, Mask, Rgb
 
+EVEN = 9  # gray levels within which an area counts as one colour
+WIDE = 1.3  # glyph heights; what is wider is no stroke of a letter
 MIN_CONTRAST = 14  # gray levels; less is taken for noise
 
 
-def ground(rgb: Rgb, window_px: int) -> Rgb:
-    """The colour behind the text: the median over a window that is larger than a glyph, uint8 (H, W, 3)."""
+def ground(rgb: Rgb, glyph_px: float) -> Rgb:
+    """The colour behind the text, uint8 (H, W, 3), for glyphs of about that height.
+
+    It is the colour of the nearest even area that is too large to be part of a letter; so it changes exactly where
+    panels and buttons end. Where none is near, as in photographs, it is the median of the surroundings.
+    """
+    gray = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
+    even = _even_areas(gray, glyph_px)
+    if not even.any():
+        return _median_ground(rgb, glyph_px)
+    away, labels = cv2.distanceTransformWithLabels(
+        (~even).astype(np.uint8), cv2.DIST_L2, 3, labelType=cv2.DIST_LABEL_PIXEL
+    )
+    colours = np.zeros((int(labels.max()) + 1, 3), np.uint8)
+    colours[labels[even]] = rgb[even]
+    nearest = colours[labels]
+    far = away > 4 * glyph_px
+    if far.any():
+        nearest[far] = _median_ground(rgb, glyph_px)[far]
+    return nearest
+
+
+def _even_areas(gray: Gray, glyph_px: float) -> Mask:
+    """Pixels in areas of one colour that are somewhere wider than the strokes of a letter."""
+    even = _even(gray, 3)
+    count, labels = cv2.connectedComponents(even.astype(np.uint8), connectivity=4)
+    wide = np.zeros(count, np.bool_)
+    wide[labels[_even(gray, max(7, round(WIDE * glyph_px)) | 1)]] = True
+    wide[0] = False
+    return np.asarray(wide[labels], dtype=np.bool_)
+
+
+def _even(gray: Gray, side_px: int) -> Mask:
+    """Middles of squares in one colour."""
+    square = np.ones((side_px, side_px), np.uint8)
+    return np.asarray(cv2.subtract(cv2.dilate(gray, square), cv2.erode(gray, square)) < EVEN)
+
+
+def _median_ground(rgb: Rgb, glyph_px: float) -> Rgb:
+    """The median over a window larger than a glyph."""
     height, width = rgb.shape[:2]
-    step = max(1, window_px // 12)
+    window_px = float(np.clip(4 * glyph_px, 32, 200))
+    step = max(1, int(window_px) // 12)
     small = np.ascontiguousarray(rgb[step // 2 :: step, step // 2 :: step])
     if small.size == 0:
         small = rgb
-    side = max(3, min(2 * (window_px // step // 2) + 1, 255))
+    side = max(3, min(2 * (int(window_px) // step // 2) + 1, 255))
     smooth = cv2.medianBlur(small, side)
     return np.asarray(cv2.resize(smooth, (width, height), interpolation=cv2.INTER_NEAREST), dtype=np.uint8)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 
 from arachne.errors import ReadFailed
@@ -15,6 +16,10 @@ from arachne.stages.segment import Region
 VERSION = 1
 READER = "tesseract"
 
+
+_CERTAIN = 0.9
+_RULE_ACROSS_PX = 60
+_RULE_DOWN_GLYPHS = 2.6
 _PAGE, _BLOCK, _LINE, _SPARSE = 3, 6, 7, 11  # Tesseract's page segmentation modes
 
 
@@ -72,6 +77,7 @@ def _read(engine: tesseract.Engine, gray: Gray, regions: Sequence[Region], optio
     if not regions:
         return Reading((), 0.0, None)
     left_s = max(1.0, min(options.page_limit_s, options.deadline - time.monotonic()))
+    gray = _without_rules(gray, options)
     parts = _share_out(engine.read(gray, _PAGE, left_s), regions)
     degraded, retries = None, 0
     for index, region in enumerate(regions):
@@ -128,7 +134,6 @@ def _read_again(
     """The best of the first reading and one of the region alone, without rules and at the aimed size."""
     margin = 0.35 * region.text_height_px + 2
     crop, corner = _cut_out(gray, region.box.grown(margin))
-    crop = _without_rules(crop)
     factor = _factor(region, options)
     crop = resized(crop, factor)
     left_s = max(0.5, options.deadline - time.monotonic())
@@ -152,14 +157,26 @@ def _placed(box: Box, factor: float, corner: tuple[float, float]) -> Box:
     return Box(x + corner[0], y + corner[1], width, height)
 
 
-def _without_rules(gray: Gray) -> Gray:
-    """The crop with straight lines longer than letters painted over."""
-    return np.where(ink.rules(gray < 160, 60, 60), np.uint8(255), gray)
+def _without_rules(gray: Gray, options: ReadOptions) -> Gray:
+    """The picture with thin straight lines longer than letters painted over; they read as bars and join letters."""
+    dark = gray < 170
+    thick = cv2.morphologyEx(dark.astype(np.uint8), cv2.MORPH_OPEN, np.ones((7, 7), np.uint8))
+    thin = dark & (cv2.dilate(thick, np.ones((3, 3), np.uint8)) == 0)
+    down_px = round(_RULE_DOWN_GLYPHS * options.glyph_px)
+    return np.where(ink.rules(thin, _RULE_ACROSS_PX, down_px), np.uint8(255), gray)
+
+
+def _is_noise(words: Sequence[tesseract.EngineWord]) -> bool:
+    """Whether a region's words are only marks, or one unsure letter: icons, edges and shadows read so."""
+    letters = sum(c.isalnum() for word in words for c in word.text)
+    return letters == 0 or (letters == 1 and mean_confidence(words) < _CERTAIN)
 
 
 def _ordered(words: Sequence[tesseract.EngineWord], region: int, options: ReadOptions) -> list[ReadWord]:
     """The region's words by line from the top, without the ones that are noise."""
     kept = [word for word in words if word.confidence >= options.drop_below]
+    if _is_noise(kept):
+        return []
     tops = dict[int, float]()
     for word in kept:
         tops[word.line] = min(tops.get(word.line, word.box.y), word.box.y)

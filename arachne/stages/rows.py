@@ -41,14 +41,13 @@ def into_rows(words: Sequence[ReadWord]) -> list[Row]:
 
 
 def _rows(words: list[ReadWord], region: int) -> list[Row]:
-    usual = float(np.median([word.box.height for word in words]))
     parts = list[list[ReadWord]]()
     lines = dict[int, list[ReadWord]]()
     for word in words:
         lines.setdefault(word.line, []).append(word)
     for line in sorted(lines.values(), key=_middle):
         # What the reader took for lines of two columns stands in one row where the middles agree.
-        if parts and abs(_middle(parts[-1]) - _middle(line)) < 0.4 * usual and not _overlap(parts[-1], line):
+        if parts and _beside(parts[-1], line):
             parts[-1].extend(line)
         else:
             parts.append(list(line))
@@ -59,9 +58,17 @@ def _middle(words: list[ReadWord]) -> float:
     return float(np.median([word.box.centre[1] for word in words]))
 
 
-def _overlap(some: list[ReadWord], others: list[ReadWord]) -> bool:
+def _beside(some: list[ReadWord], others: list[ReadWord]) -> bool:
+    """Whether the words share a row: heights that overlap by more than half, and no word over another."""
     first, second = union([word.box for word in some]), union([word.box for word in others])
-    return min(first.right, second.right) - max(first.x, second.x) > 0
+    shared = min(first.bottom, second.bottom) - max(first.y, second.y)
+    if shared < 0.55 * min(first.height, second.height):
+        return False
+    return not any(
+        min(one.box.right, other.box.right) - max(one.box.x, other.box.x) > 0.2 * min(one.box.width, other.box.width)
+        for one in some
+        for other in others
+    )
 
 
 def into_cells(row: Row, gap_px: float) -> list[list[ReadWord]]:
@@ -93,8 +100,10 @@ def advance_px(rows: Sequence[Row]) -> float | None:
 
 def columns_kept(row: Row, left_px: float, advance: float) -> str:
     """The row's text with each word at its column of fixed-width type, counted from `left_px`."""
-    text = ""
+    text, last = "", None
     for word in row.words:
         column = round((word.box.x - left_px) / advance)
-        text += " " * max(column - len(text), 1 if text else 0) + word.text
+        near = last is not None and word.box.x - last.box.right < 1.6 * advance
+        text += " " * (1 if near else max(column - len(text), 1 if text else 0)) + word.text
+        last = word
     return text

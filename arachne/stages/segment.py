@@ -24,7 +24,7 @@ class SegmentOptions:
     word_gap: float = 0.7
     column_gap: float = 2.0
     paragraph_gap: float = 1.6
-    prose_width: float = 14
+    prose_width: float = 18
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ def _aligned(columns: list[list[Box]], height: float, options: SegmentOptions) -
 
 
 def _usual_width(boxes: list[Box]) -> float:
-    return float(np.median([box.width for box in boxes]))
+    """The usual width of a column's lines."""
+    return float(np.median([union(line).width for line in _parts(boxes, 0.0, axis=1)]))
 
 
 def _region(leaf: list[Box], glyphs: npt.NDArray[np.int32], options: SegmentOptions) -> Region:

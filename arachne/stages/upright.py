@@ -47,7 +47,7 @@ class Upright:
 
 def upright(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> Upright:
     """The picture with its lines of text level and the right way up; unchanged where there is no text to tell."""
-    apart = ink.distance(rgb, ink.ground(rgb, int(np.clip(4 * (text_height_px or 12), 32, 200))))
+    apart = ink.distance(rgb, ink.ground(rgb, text_height_px or 12))
     boxes = ink.glyph_boxes(ink.mask(apart))
     if len(boxes) < 5:
         return Upright(rgb, 0, 0.0, np.eye(3))
