@@ -4,7 +4,7 @@ Each step stands on its own, is idempotent, passes over rows that others hold, a
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,14 @@ SELECT image_id, job_id, lost_leases FROM image
 WHERE state = 'running' AND NOT EXISTS (SELECT 1 FROM worker WHERE worker.worker_id = image.worker_id)
 ORDER BY image_id LIMIT :batch FOR UPDATE SKIP LOCKED
 """)
+_UNHELD = text("""
+SELECT image_id, job_id, lost_leases FROM image
+WHERE state = 'running' AND worker_id = :worker_id AND NOT image_id = ANY(:held)
+ORDER BY image_id LIMIT :batch FOR UPDATE SKIP LOCKED
+""")
 _REQUEUE = text("""
-UPDATE image SET state = 'queued', claim_id = NULL, worker_id = NULL, started_at = NULL, lost_leases = lost_leases + 1
+UPDATE image SET state = 'queued', claim_id = NULL, worker_id = NULL, started_at = NULL,
+                 lost_leases = lost_leases + :lost
 WHERE image_id = ANY(:image_ids)
 """)
 _FAIL = text("""
@@ -109,13 +115,36 @@ def release_worker(transaction: Transaction, *, host: str, pid: int) -> None:
 
 def recover_images(transaction: Transaction, settings: Settings) -> int:
     """Number of images taken back from workers that are gone; one that lost too many of them fails."""
-    rows = transaction.session.execute(_ORPHANS, {"batch": _BATCH}).all()
+    return _take_back(transaction, transaction.session.execute(_ORPHANS, {"batch": _BATCH}).all(), settings)
+
+
+def recover_unheld(transaction: Transaction, worker_id: str, held: Collection[str], settings: Settings) -> int:
+    """Number of images taken back that this worker holds by the record but not in fact.
+
+    A claim may be committed although its answer was lost, and then nobody knows of it. No claim of the worker may be
+    under way meanwhile.
+    """
+    values = {"worker_id": worker_id, "held": list(held), "batch": _BATCH}
+    return _take_back(transaction, transaction.session.execute(_UNHELD, values).all(), settings)
+
+
+def give_all_back(transaction: Transaction, worker_id: str) -> int:
+    """Number of images a worker that is leaving gives back. It was not lost, so that does not count against them."""
+    rows = transaction.session.execute(_UNHELD, {"worker_id": worker_id, "held": [], "batch": _BATCH}).all()
+    image_ids = [row.image_id for row in rows]
+    if image_ids:
+        end_flights(transaction, image_ids)
+        transaction.session.execute(_REQUEUE, {"image_ids": image_ids, "lost": 0})
+    return len(image_ids)
+
+
+def _take_back(transaction: Transaction, rows: Sequence[Row[Any]], settings: Settings) -> int:
     if not rows:
         return 0
     end_flights(transaction, [row.image_id for row in rows])
     given_up = [row for row in rows if row.lost_leases >= MAX_LOST_LEASES]
     again = [row.image_id for row in rows if row.lost_leases < MAX_LOST_LEASES]
-    transaction.session.execute(_REQUEUE, {"image_ids": again})
+    transaction.session.execute(_REQUEUE, {"image_ids": again, "lost": 1})
     error = WorkerLost(
         f"Workers were lost {MAX_LOST_LEASES + 1} times while reading this image. Submit it again later."
     )

@@ -1,0 +1,203 @@
+"""The resident dispatcher of a GPU worker: claims images, has them read, and finishes them.
+
+It runs on its own ticks; a wake-up only makes the next one come at once. Between claim and finish no transaction is
+open.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event, Lock
+from time import monotonic
+from typing import Concatenate, ParamSpec
+from uuid import UUID
+
+from arachne.actors.finisher import Finisher
+from arachne.actors.pool import PoolLostError, StagePool
+from arachne.database import Database
+from arachne.errors import ArachneError, Gone, LanguageMissing, ReadFailed, SetupError, Unavailable
+from arachne.jobs.claim import Claimed, Claims, KeyOf, claim
+from arachne.jobs.finish import Reading
+from arachne.jobs.reconcile import reconcile, recover_unheld
+from arachne.pipeline import ReadRequest
+from arachne.settings import Settings
+from arachne.storage import Storage
+
+log = logging.getLogger(__name__)
+P = ParamSpec("P")
+
+TICK_S = 2.0
+THOROUGH_S = 60.0
+PAUSE_S = 2.0
+LOOKAHEAD = 2  # images loaded and waiting, so that a subprocess never waits for the network
+IO_THREADS = 4
+STOP_S = 20.0
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a dispatcher works with."""
+
+    database: Database
+    storage: Storage
+    settings: Settings
+    key_of: KeyOf
+    request_of: Callable[[Claimed], ReadRequest]
+    finisher: Finisher
+
+
+class Dispatcher:
+    """Claims as many images as there are subprocesses free, and a few more; `wake` is for other threads."""
+
+    def __init__(self, means: Means, pool: StagePool, worker_id: Callable[[], str]) -> None:
+        self._means = means
+        self._pool = pool
+        self._worker_id = worker_id
+        self._slots = means.settings.cpu_workers + LOOKAHEAD
+        self._held: dict[tuple[str, UUID], Future[Reading] | None] = {}
+        self._lock = Lock()
+        self._signal = Event()
+        self._stopping = Event()
+        self._start = ""
+        self._paused_until = 0.0
+        self._reconciled_at = -THOROUGH_S
+        self._fault: SetupError | None = None
+        self._io = ThreadPoolExecutor(IO_THREADS, thread_name_prefix="arachne-image")
+
+    def wake(self) -> None:
+        """Look for images now."""
+        self._signal.set()
+
+    def stop(self) -> None:
+        """Claim no more; `run` returns when what is in hand is done, or soon after."""
+        self._stopping.set()
+        self._signal.set()
+
+    def abandon(self) -> None:
+        """Stop reading what others hold by now. What comes of it anyway is written nowhere."""
+        with self._lock:
+            futures = list(self._held.values())
+        for future in futures:
+            if future is not None:
+                future.cancel()
+
+    def run(self) -> None:
+        """Work until `stop`.
+
+        Raises:
+            SetupError: no subprocess can be started; says so.
+        """
+        next_tick = 0.0
+        while not self._stopping.is_set():
+            self._signal.wait(max(0.0, next_tick - monotonic()))
+            self._signal.clear()
+            try:
+                if monotonic() >= next_tick:
+                    next_tick = monotonic() + TICK_S
+                    self._look_after()
+                self._fill()
+            except Unavailable as error:
+                log.warning("the queue waits for the database: %s", error.message)
+            if self._fault is not None:
+                self._close(wait_s=0.0)
+                raise self._fault
+        self._close(STOP_S)
+
+    def _look_after(self) -> None:
+        thorough = monotonic() - self._reconciled_at >= THOROUGH_S
+        if thorough:
+            self._reconciled_at = monotonic()
+        means = self._means
+        reconcile(means.database, means.settings, thorough=thorough)
+        means.database.run(recover_unheld, self._worker_id(), self._held_ids(), means.settings)
+
+    def _fill(self) -> None:
+        """Claim until all slots are taken or nothing is left to claim."""
+        while not self._stopping.is_set() and monotonic() >= self._paused_until:
+            free = self._slots - len(self._held)
+            claims = self._claim(free) if free > 0 else Claims([], 0)
+            for image in claims.images:
+                with self._lock:
+                    self._held[_claim_of(image)] = None
+                self._io.submit(self._begin, image)
+            if not claims.parked:  # else slots stayed free and more may be waiting
+                return
+
+    def _claim(self, limit: int) -> Claims:
+        means = self._means
+        worker_id = self._worker_id()
+        found = means.database.run(claim, worker_id, limit, means.key_of, means.settings, start=self._start)
+        if found.images:
+            self._start = found.images[-1].account_id
+        return found
+
+    def _begin(self, image: Claimed) -> None:
+        finisher = self._means.finisher
+        try:
+            self._hand_over(image)
+        except (Gone, LanguageMissing) as error:
+            self._end(image, finisher.fail, ReadFailed(error.message))
+        except (Unavailable, PoolLostError) as error:
+            log.warning("image %s goes back to the queue: %s", image.image_id, error)
+            self._paused_until = monotonic() + PAUSE_S
+            self._end(image, finisher.give_back)
+        except SetupError as error:
+            self._fault = error
+            self._end(image, finisher.give_back)
+        except Exception:
+            log.exception("image %s could not be handed over", image.image_id)
+            self._end(image, finisher.fail, ReadFailed("The image could not be handed to a reader."))
+
+    def _hand_over(self, image: Claimed) -> None:
+        means = self._means
+        if self._stopping.is_set():
+            self._end(image, means.finisher.give_back)
+        elif image.hit is not None:
+            self._end(image, means.finisher.answer_from_cache)
+        else:
+            request = means.request_of(image)
+            data = means.storage.read(image.sha256)
+            future = self._pool.schedule(data, request, lambda ended: self._io.submit(self._finish, image, ended))
+            with self._lock:
+                if _claim_of(image) in self._held:
+                    self._held[_claim_of(image)] = future
+
+    def _finish(self, image: Claimed, future: Future[Reading]) -> None:
+        self._end(image, self._means.finisher.finish, future)
+
+    def _end(
+        self, image: Claimed, write: Callable[Concatenate[Claimed, P], object], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        try:
+            write(image, *args, **kwargs)
+        except ArachneError as error:  # the record still has the image running; `recover_unheld` mends that
+            log.warning("image %s could not be finished: %s", image.image_id, error.message)
+        except Exception:
+            log.exception("image %s could not be finished", image.image_id)
+        finally:
+            with self._lock:
+                self._held.pop(_claim_of(image), None)
+            self._signal.set()
+
+    def _held_ids(self) -> list[str]:
+        with self._lock:
+            return [image_id for image_id, _ in self._held]
+
+    def _close(self, wait_s: float) -> None:
+        """Wait for what is in hand; after `wait_s` the rest is cut off and goes back to the queue uncounted."""
+        deadline = monotonic() + wait_s
+        while self._held and monotonic() < deadline:
+            self._signal.wait(0.1)
+            self._signal.clear()
+        self._means.finisher.hurry()
+        self._pool.stop()
+        self._io.shutdown()
+        try:
+            self._means.finisher.give_all_back(self._worker_id())
+        except Unavailable as error:
+            log.warning("images go back to the queue when the lease ends: %s", error.message)
+
+
+def _claim_of(image: Claimed) -> tuple[str, UUID]:
+    return image.image_id, image.claim_id

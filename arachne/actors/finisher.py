@@ -1,0 +1,101 @@
+"""What becomes of an image is written: in one short transaction, again where the database was away for a while."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Event
+from typing import Concatenate, ParamSpec
+
+from arachne.actors.pool import PoolLostError, judge
+from arachne.cache import VisionCache, decompress
+from arachne.database import Database, Transaction
+from arachne.errors import ImageError, ReadFailed, Unavailable
+from arachne.jobs import finish
+from arachne.jobs.claim import Claimed
+from arachne.jobs.finish import Finish, Reading
+from arachne.jobs.reconcile import give_all_back
+from arachne.settings import Settings
+
+log = logging.getLogger(__name__)
+P = ParamSpec("P")
+AGAIN_S = 1.0
+
+
+class Finisher:
+    """Finishes claimed images. `job_finished` is called after each commit that finished a job."""
+
+    def __init__(
+        self, database: Database, cache: VisionCache, settings: Settings, job_finished: Callable[[], object]
+    ) -> None:
+        self._database = database
+        self._cache = cache
+        self._settings = settings
+        self._job_finished = job_finished
+        self._hurried = Event()
+
+    def hurry(self) -> None:
+        """Wait for an absent database no longer."""
+        self._hurried.set()
+
+    def finish(self, image: Claimed, future: "Future[Reading]") -> None:
+        """Write what the subprocess made of the image."""
+        try:
+            attempt = judge(future)
+        except PoolLostError as error:
+            log.info("image %s goes back to the queue: %s", image.image_id, error)
+            self.give_back(image)
+            return
+        if attempt.reading is not None:
+            self._complete(image, attempt.reading)
+        elif attempt.error is not None and attempt.fatal:
+            log.warning("image %s: %s", image.image_id, attempt.error.message)
+            self._write(finish.finish_attempt, image, attempt.error, self._settings)
+        elif attempt.error is not None:
+            self.fail(image, attempt.error)
+
+    def answer_from_cache(self, image: Claimed) -> None:
+        """Complete the image with its cached result."""
+        self._write(finish.finish_cached, image, self._settings)
+
+    def fail(self, image: Claimed, error: ImageError) -> None:
+        """Fail the image at once."""
+        self._write(finish.finish_failed, image, error, self._settings)
+
+    def give_back(self, image: Claimed) -> None:
+        """Queue the image again, uncounted."""
+        self._write(finish.give_back, image)
+
+    def give_all_back(self, worker_id: str) -> None:
+        """Queue again whatever this worker still holds by the record, uncounted."""
+        self._database.run(give_all_back, worker_id)
+
+    def _complete(self, image: Claimed, reading: Reading) -> None:
+        try:
+            done = self._write(finish.finish_completed, image, reading, self._settings)
+        except Unavailable:
+            raise
+        except Exception:
+            log.exception("the result of image %s can't be stored", image.image_id)
+            self.fail(image, ReadFailed("The result could not be stored."))
+            return
+        if done.written and finish.is_reusable(image, reading):
+            self._cache.put(image.key, decompress(reading.body))
+
+    def _write(self, work: Callable[Concatenate[Transaction, P], Finish], *args: P.args, **kwargs: P.kwargs) -> Finish:
+        """`work` committed: waiting for the database as long as need be, and once more after any other fault."""
+        faults = 0
+        while True:
+            try:
+                done = self._database.run(work, *args, **kwargs)
+            except Unavailable:
+                if self._hurried.wait(AGAIN_S):
+                    raise
+            except Exception:
+                faults += 1
+                if faults > 1:
+                    raise
+                log.warning("a finish failed and is tried once more", exc_info=True)
+            else:
+                if done.job_finished:
+                    self._job_finished()
+                return done

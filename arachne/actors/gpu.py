@@ -1,0 +1,119 @@
+"""`arachne worker gpu`: reads images in subprocesses, woken by messages and by its own ticks."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from arachne import languages
+from arachne.actors.broker import GPU, make_broker, require_redis_url
+from arachne.actors.dispatcher import Dispatcher, Means
+from arachne.actors.finisher import Finisher
+from arachne.actors.heartbeat import Heartbeat
+from arachne.actors.pool import StagePool
+from arachne.actors.residence import run_until_signal, working
+from arachne.actors.stage_process import THREAD_LIMITS, Read
+from arachne.actors.wake import WAKE_GPU, Waker, declare_wake
+from arachne.cache import CacheKey, open_cache
+from arachne.database import Database
+from arachne.errors import SetupError
+from arachne.jobs.claim import Claimed
+from arachne.jobs.publications import Published, publish
+from arachne.pipeline import ReadRequest, pipeline_version, read_image
+from arachne.reading import cache_key
+from arachne.schemas.options import Options
+from arachne.settings import Settings
+from arachne.storage import open_storage
+
+log = logging.getLogger(__name__)
+KIND = "gpu"
+WORKER_TIMEOUT_MS = 50
+POOL_SIZE = 8
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What this machine reads with, and what that means for requests and cache keys."""
+
+    settings: Settings
+    tessdata_dir: Path
+    facts: Published
+
+    def key_of(self, options: Options, account_id: str, digest: str) -> CacheKey:
+        """What the result depends on. A language that is missing here is told when the image is read."""
+        known = self.facts if options.languages is None else self._with(options.languages)
+        return cache_key(options, account_id, digest, self.settings, known)
+
+    def request_of(self, image: Claimed) -> ReadRequest:
+        """What the subprocess is asked.
+
+        Raises:
+            LanguageMissing: a language is not installed on this machine.
+        """
+        settings, options = self.settings, image.options
+        return ReadRequest(
+            options=options,
+            languages=languages.resolve(options.languages, settings.languages, self.facts.languages),
+            tessdata_dir=self.tessdata_dir,
+            max_pixels=settings.max_image_pixels,
+            max_frames=settings.max_frames,
+            soft_time_limit_s=settings.soft_time_limit_s,
+            vlm_configured=settings.vlm_protocol != "none",
+            model_version=image.key.model_version,
+        )
+
+    def _with(self, more: list[str]) -> Published:
+        everything = tuple(dict.fromkeys((*self.facts.languages, *(code for code in more if code != languages.AUTO))))
+        return Published(self.facts.pipeline_version, everything, self.facts.model_versions)
+
+
+def run(settings: Settings, *, read: Read = read_image) -> None:
+    """Read images until SIGTERM or SIGINT; what is in hand then is finished, or goes back to the queue.
+
+    Raises:
+        SetupError: something this worker needs is missing; says what.
+    """
+    os.environ.update(THREAD_LIMITS)
+    if settings.database_url is None:
+        raise SetupError("Set ARACHNE_DATABASE_URL, or run `arachne up`, which brings its own.")
+    require_redis_url(settings)
+    reader = find_reader(settings)
+    database = Database(settings.database_url, pool_size=POOL_SIZE)
+    database.run(publish, reader.facts)
+    waker, cache, pool = Waker(settings), open_cache(settings), StagePool(read, settings)
+    finisher = Finisher(database, cache, settings, waker.wake_webhooks)
+    means = Means(database, open_storage(settings), settings, reader.key_of, reader.request_of, finisher)
+    heartbeat = Heartbeat(settings.database_url, KIND)
+    dispatcher = Dispatcher(means, pool, lambda: heartbeat.worker_id)
+    heartbeat.start(dispatcher.abandon)
+    try:
+        with listening(settings, dispatcher.wake):
+            log.info("worker %s reads images in %d subprocesses", heartbeat.worker_id, settings.cpu_workers)
+            run_until_signal(dispatcher.run, dispatcher.stop)
+    finally:
+        heartbeat.stop()
+        waker.close()
+        cache.close()
+        database.close()
+
+
+def find_reader(settings: Settings) -> Reader:
+    """What is installed here.
+
+    Raises:
+        SetupError: there is no language data.
+    """
+    tessdata_dir = languages.merge(settings.tessdata_dir, settings.data_dir / "cache")
+    facts = Published(pipeline_version(tessdata_dir), languages.installed(settings.tessdata_dir))
+    return Reader(settings, tessdata_dir, facts)
+
+
+@contextmanager
+def listening(settings: Settings, wake: Callable[[], object]) -> Iterator[None]:
+    """Wake-ups from Redis reach `wake` meanwhile. Without Redis there are none, and nothing else is different."""
+    broker = make_broker(settings)
+    declare_wake(broker, WAKE_GPU, wake)
+    with working(broker, {GPU}, timeout_ms=WORKER_TIMEOUT_MS, threads=1):
+        yield

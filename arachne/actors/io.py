@@ -1,0 +1,124 @@
+"""`arachne worker io`: delivers webhooks, and keeps house, woken by messages and by its own ticks."""
+
+import asyncio
+import logging
+from threading import Event, Thread
+from time import monotonic
+
+from arachne.actors.broker import MAINTENANCE, WEBHOOKS, make_broker, require_redis_url
+from arachne.actors.maintenance import Housekeeping, declare_maintenance
+from arachne.actors.residence import run_until_signal, working
+from arachne.actors.wake import WAKE_WEBHOOKS, Waker, declare_wake
+from arachne.database import AsyncDatabase, Database
+from arachne.errors import SetupError, Unavailable
+from arachne.jobs.reconcile import reconcile
+from arachne.secretbox import open_secret_box
+from arachne.settings import Settings
+from arachne.storage import open_storage
+from arachne.webhooks.delivery import DeliveryEngine
+
+log = logging.getLogger(__name__)
+WORKER_TIMEOUT_MS = 20
+WORKER_THREADS = 4
+POOL_SIZE = 4
+TICK_S = 2.0
+THOROUGH_S = 60.0
+
+
+def run(settings: Settings) -> None:
+    """Deliver and keep house until SIGTERM or SIGINT.
+
+    Raises:
+        SetupError: something this worker needs is missing; says what.
+    """
+    if settings.database_url is None:
+        raise SetupError("Set ARACHNE_DATABASE_URL, or run `arachne up`, which brings its own.")
+    require_redis_url(settings)
+    database = Database(settings.database_url, pool_size=POOL_SIZE)
+    waker = Waker(settings)
+    deliveries = Deliveries(settings)
+    ticker = Ticker(database, settings, waker, deliveries)
+    broker = make_broker(settings)
+    declare_wake(broker, WAKE_WEBHOOKS, deliveries.wake)
+    declare_maintenance(broker, Housekeeping(database, settings, open_storage(settings)))
+    try:
+        with working(broker, {WEBHOOKS, MAINTENANCE}, timeout_ms=WORKER_TIMEOUT_MS, threads=WORKER_THREADS):
+            ticker.start()
+            run_until_signal(deliveries.run, deliveries.stop)
+    finally:
+        ticker.stop()
+        waker.close()
+        database.close()
+
+
+class Deliveries:
+    """The delivery engine with an event loop of its own; `wake` and `stop` are for other threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._box = open_secret_box(settings)
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._engine: DeliveryEngine | None = None
+
+    def wake(self) -> None:
+        """Look for due deliveries now."""
+        if self._engine is not None:
+            self._engine.wake()
+
+    def stop(self) -> None:
+        """End when what is being sent has been sent, or soon."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+    def run(self) -> None:
+        """Deliver until `stop`."""
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._deliver())
+
+    async def _deliver(self) -> None:
+        assert self._settings.database_url is not None
+        database = AsyncDatabase(self._settings.database_url)
+        try:
+            self._engine = DeliveryEngine(database, self._box, self._settings)
+            await self._engine.run(self._stop)
+        finally:
+            await database.close()
+
+
+class Ticker:
+    """Reconciles every two seconds, so that nothing waits for Redis, for the scheduler or for a GPU worker's death."""
+
+    def __init__(self, database: Database, settings: Settings, waker: Waker, deliveries: Deliveries) -> None:
+        self._database = database
+        self._settings = settings
+        self._waker = waker
+        self._deliveries = deliveries
+        self._stopped = Event()
+        self._thread = Thread(target=self._run, name="arachne-ticker", daemon=True)
+
+    def start(self) -> None:
+        """Tick from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tick no more."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        thorough_at = 0.0
+        while not self._stopped.wait(TICK_S):
+            thorough = monotonic() >= thorough_at
+            if thorough:
+                thorough_at = monotonic() + THOROUGH_S
+            try:
+                found = reconcile(self._database, self._settings, thorough=thorough)
+            except Unavailable as error:
+                log.warning("reconciling waits for the database: %s", error.message)
+                continue
+            if found.queued:
+                self._waker.wake_gpu()
+            if found.late or found.closed:
+                self._deliveries.wake()

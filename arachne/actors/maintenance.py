@@ -1,0 +1,90 @@
+"""The periodic actors. Each is idempotent and safe to miss: the next one does what the last one did not."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dramatiq
+from dramatiq import Actor, Broker
+from periodiq import cron
+
+from arachne.actors.broker import MAINTENANCE
+from arachne.database import Database
+from arachne.jobs import retention
+from arachne.jobs.reconcile import reconcile
+from arachne.partitions import drop_partitions, ensure_partitions
+from arachne.settings import Settings
+from arachne.storage import Storage
+
+log = logging.getLogger(__name__)
+
+USAGE_LOG_KEPT_DAYS = 400  # a year and a month, so that two like months can be compared
+MAX_BATCHES = 1000  # of one step in one run
+# Days of the week would be written 1-7: periodiq never fires for 0, `sun` and @weekly.
+SCHEDULE = {
+    "reconcile": "* * * * *",
+    "partitions": "7 * * * *",
+    "forget": "17 * * * *",
+    "retain": "27 * * * *",
+}
+
+
+@dataclass(frozen=True)
+class Housekeeping:
+    """The periodic work, by the name it has in the schedule."""
+
+    database: Database
+    settings: Settings
+    storage: Storage
+
+    def reconcile(self) -> None:
+        """Pick up what is left lying."""
+        reconcile(self.database, self.settings)
+
+    def partitions(self) -> None:
+        """Make the days' partitions of the logs ahead, and drop those past keeping."""
+        today = datetime.now(UTC).date()
+        self.database.run(ensure_partitions)
+        kept = {"webhook_attempt": timedelta(seconds=self.settings.event_retention_s),
+                "api_usage_log": timedelta(days=USAGE_LOG_KEPT_DAYS)}  # fmt: skip
+        for table, age in kept.items():
+            self.database.run(drop_partitions, table, before=today - age)
+
+    def forget(self) -> None:
+        """Forget idempotency keys and revoked tokens whose time is over."""
+        self._in_batches(lambda: self.database.run(retention.forget_keys))
+
+    def retain(self) -> None:
+        """Drop results, originals, events and tombstones past their keeping."""
+        database, settings = self.database, self.settings
+        self._in_batches(lambda: database.run(retention.expire_jobs))
+        self._in_batches(lambda: database.run(retention.drop_results, settings))
+        self._in_batches(lambda: database.run(retention.sweep_originals, self.storage, settings))
+        self._in_batches(lambda: database.run(retention.drop_events, settings))
+        self._in_batches(lambda: database.run(retention.bury_jobs, settings))
+
+    def _in_batches(self, step: Callable[[], int]) -> None:
+        for _ in range(MAX_BATCHES):
+            if not step():
+                return
+
+
+def declare_maintenance(broker: Broker, work: Housekeeping | None) -> list[Actor[[], None]]:
+    """The periodic actors; without `work` for the process that only sends their messages."""
+    return [_declare(broker, name, getattr(work, name, _not_here)) for name in SCHEDULE]
+
+
+def _declare(broker: Broker, name: str, work: Callable[[], None]) -> Actor[[], None]:
+    options: dict[str, Any] = {"periodic": cron(SCHEDULE[name]), "max_retries": 0, "rate_limit": "6/minute"}
+
+    @dramatiq.actor(broker=broker, actor_name=name, queue_name=MAINTENANCE, **options)
+    def act() -> None:
+        work()
+
+    return act
+
+
+def _not_here() -> None:
+    raise AssertionError("the scheduler only sends")

@@ -1,0 +1,81 @@
+"""What runs inside a stage subprocess: its bounds, and one image from bytes to a compressed result."""
+
+import ctypes
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from arachne.cache import compress
+from arachne.errors import ArachneError, ImageError, OutOfMemory, ReadFailed
+from arachne.jobs.finish import Reading
+from arachne.pipeline import ReadRequest, undescribed
+from arachne.schemas.result import Result, StageReport
+
+log = logging.getLogger(__name__)
+Read = Callable[[bytes, ReadRequest], Result]
+
+# One thread a subprocess: Tesseract, OpenCV and BLAS each start one a core otherwise, and are slower for it.
+THREAD_LIMITS = dict.fromkeys(
+    ("OMP_THREAD_LIMIT", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+_PR_SET_PDEATHSIG = 1
+_DESCRIBE, _DEFERRED = "describe", "deferred"
+
+
+def prepare(parent_pid: int, memory_bytes: int, _read: Read) -> None:
+    """Bind this process to its parent and its memory. `_read` comes along so that its modules are loaded by now."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a stage inside C code would never see a handler run
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+    Path("/proc/self/oom_score_adj").write_text("1000")
+    if "cv2" in sys.modules:
+        sys.modules["cv2"].setNumThreads(1)
+    bound = _address_space_bytes() + memory_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+
+
+def run(read: Read, path: str, request: ReadRequest) -> Reading:
+    """The image in the file at `path`, read.
+
+    Raises:
+        ImageError: it can't be read.
+    """
+    try:
+        return _to_reading(read(Path(path).read_bytes(), request))
+    except MemoryError:
+        raise OutOfMemory("This image needs more memory than one may take. Scale it down.") from None
+    except ImageError:
+        raise
+    except ArachneError as error:
+        raise ReadFailed(error.message) from error
+    except Exception as error:
+        log.exception("the reader failed")
+        raise ReadFailed(f"The reader failed on this image ({type(error).__name__}).") from error
+
+
+def _to_reading(result: Result) -> Reading:
+    # Nobody asks a model yet: a result that was promised a description is honest about lacking it.
+    if any(stage.name == _DESCRIBE and stage.reason == _DEFERRED for stage in result.stages):
+        result = undescribed(result, "no model was asked", 0.0)
+    return Reading(
+        body=compress(result.model_dump_json().encode()),
+        model_version=result.model_version,
+        degraded=result.degraded,
+        pages=len(result.pages) if result.pages else 1,
+        cpu_s=_seconds(result.stages, describing=False),
+        gpu_s=_seconds(result.stages, describing=True),
+    )
+
+
+def _seconds(stages: list[StageReport], *, describing: bool) -> float:
+    return sum(stage.ms for stage in stages if (stage.name == _DESCRIBE) == describing) / 1000
+
+
+def _address_space_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * resource.getpagesize()

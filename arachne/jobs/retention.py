@@ -1,0 +1,111 @@
+"""What is kept no longer: each step drops a batch of what is past its time, and may be missed or repeated."""
+
+from sqlalchemy import Result, TextClause, text
+
+from arachne.database import Transaction
+from arachne.settings import Settings
+from arachne.storage import Storage
+
+BATCH = 1000
+BLOB_BATCH = 50  # originals are deleted within the transaction, so that no submission counts on one that goes
+BLOB_GRACE_S = 3600.0
+
+_KEYS = text("""
+DELETE FROM idempotency_key WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM idempotency_key WHERE expires_at < now() LIMIT :batch FOR UPDATE SKIP LOCKED))
+""")
+_TOKENS = text("""
+DELETE FROM revoked_token WHERE jti = ANY(ARRAY(SELECT jti FROM revoked_token WHERE expires_at < now() LIMIT :batch))
+""")
+_EXPIRED = text("""
+SELECT job_id FROM job WHERE expires_at < now() AND deleted_at IS NULL
+ORDER BY job_id LIMIT :batch FOR UPDATE SKIP LOCKED
+""")
+_UNLINK = text("UPDATE image SET result_id = NULL WHERE job_id = ANY(:job_ids) AND result_id IS NOT NULL")
+_ENTOMB = text("UPDATE job SET deleted_at = now() WHERE job_id = ANY(:job_ids)")
+_BURIED = text("""
+SELECT job_id FROM job WHERE expires_at IS NOT NULL AND deleted_at < now() - make_interval(secs => :tombstone_s)
+ORDER BY job_id LIMIT :batch FOR UPDATE SKIP LOCKED
+""")
+_DROP_IMAGES = text("DELETE FROM image WHERE job_id = ANY(:job_ids)")
+_DROP_JOBS = text("DELETE FROM job WHERE job_id = ANY(:job_ids)")
+_RESULTS = text("""
+DELETE FROM image_result WHERE result_id = ANY(ARRAY(
+    SELECT result_id FROM image_result r WHERE created_at < now() - make_interval(secs => :retention_s)
+       AND NOT EXISTS (SELECT 1 FROM image WHERE image.result_id = r.result_id)
+    LIMIT :batch FOR UPDATE SKIP LOCKED))
+""")
+_OLD_EVENTS = text("""
+SELECT message_id FROM webhook_message m WHERE created_at < now() - make_interval(secs => :retention_s)
+   AND NOT EXISTS (SELECT 1 FROM webhook_delivery d WHERE d.message_id = m.message_id AND d.state = 'pending')
+ORDER BY created_at LIMIT :batch FOR UPDATE SKIP LOCKED
+""")
+_DROP_DELIVERIES = text("DELETE FROM webhook_delivery WHERE message_id = ANY(:message_ids)")
+_DROP_EVENTS = text("DELETE FROM webhook_message WHERE message_id = ANY(:message_ids)")
+_BLOBS = text("""
+SELECT sha256 FROM blob WHERE stored_at < now() - make_interval(secs => :grace_s) AND NOT EXISTS (
+    SELECT 1 FROM image JOIN job USING (job_id) WHERE image.sha256 = blob.sha256 AND job.deleted_at IS NULL
+       AND (job.finished_at IS NULL OR job.finished_at > now() - make_interval(secs => :retention_s)))
+ORDER BY sha256 LIMIT :batch FOR UPDATE SKIP LOCKED
+""")
+_DROP_BLOBS = text("DELETE FROM blob WHERE sha256 = ANY(:digests)")
+
+
+def forget_keys(transaction: Transaction) -> int:
+    """Number of idempotency keys and revoked tokens forgotten because their time is over."""
+    return _affected(transaction, _KEYS) + _affected(transaction, _TOKENS)
+
+
+def expire_jobs(transaction: Transaction) -> int:
+    """Number of finished jobs whose results are kept no longer; they are tombstones from now on."""
+    job_ids = list(transaction.session.scalars(_EXPIRED, {"batch": BATCH}))
+    if job_ids:
+        transaction.session.execute(_UNLINK, {"job_ids": job_ids})
+        transaction.session.execute(_ENTOMB, {"job_ids": job_ids})
+    return len(job_ids)
+
+
+def bury_jobs(transaction: Transaction, settings: Settings) -> int:
+    """Number of tombstones removed for good. The ledger and the events stay."""
+    job_ids = list(transaction.session.scalars(_BURIED, {"batch": BATCH, "tombstone_s": settings.tombstone_s}))
+    if job_ids:
+        transaction.session.execute(_DROP_IMAGES, {"job_ids": job_ids})
+        transaction.session.execute(_DROP_JOBS, {"job_ids": job_ids})
+    return len(job_ids)
+
+
+def drop_results(transaction: Transaction, settings: Settings) -> int:
+    """Number of results dropped that no image points at and that are too old to answer anybody."""
+    return _affected(transaction, _RESULTS, retention_s=settings.result_retention_s)
+
+
+def drop_events(transaction: Transaction, settings: Settings) -> int:
+    """Number of events dropped with their deliveries; what is still to be delivered stays."""
+    values = {"batch": BATCH, "retention_s": settings.event_retention_s}
+    message_ids = list(transaction.session.scalars(_OLD_EVENTS, values))
+    if message_ids:
+        transaction.session.execute(_DROP_DELIVERIES, {"message_ids": message_ids})
+        transaction.session.execute(_DROP_EVENTS, {"message_ids": message_ids})
+    return len(message_ids)
+
+
+def sweep_originals(transaction: Transaction, storage: Storage, settings: Settings) -> int:
+    """Number of originals deleted because every job that had them ended too long ago.
+
+    The rows are locked, so that a submission of the same bytes waits and then stores them anew.
+
+    Raises:
+        Unavailable: the store can't be reached; the rows stay.
+    """
+    values = {"batch": BLOB_BATCH, "grace_s": BLOB_GRACE_S, "retention_s": settings.original_retention_s}
+    digests = list(transaction.session.scalars(_BLOBS, values))
+    for digest in digests:
+        storage.delete(digest)
+    if digests:
+        transaction.session.execute(_DROP_BLOBS, {"digests": digests})
+    return len(digests)
+
+
+def _affected(transaction: Transaction, statement: TextClause, **values: float) -> int:
+    found: Result[tuple[()]] = transaction.session.execute(statement, {"batch": BATCH, **values})
+    return int(found.rowcount)  # type: ignore[attr-defined]

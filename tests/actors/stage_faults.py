@@ -1,0 +1,80 @@
+"""Readers for stage subprocesses: one that answers at once, and named faults. What an image holds says what befalls it."""
+
+import ctypes
+import time
+from hashlib import sha256
+
+from arachne.errors import DecodeFailed
+from arachne.pipeline import ReadRequest
+from arachne.schemas.result import ImageInfo, Result, StageReport
+
+
+def read_or_fail(data: bytes, request: ReadRequest) -> Result:
+    """The bytes as text, unless they name a fault."""
+    fault = FAULTS.get(data.split(b" ")[0])
+    if fault is not None:
+        fault()
+    return answer(data, request)
+
+
+def slow_image(data: bytes, request: ReadRequest) -> Result:
+    """The bytes as text, after a while."""
+    time.sleep(0.2)
+    return answer(data, request)
+
+
+def crashing_image() -> None:
+    """Die as C code dies: by a write to address 0."""
+    ctypes.memset(0, 1, 1)
+
+
+def hanging_image() -> None:
+    """Hang where no Python signal handler runs."""
+    ctypes.CDLL(None).sleep(600)
+
+
+def memory_hungry_image() -> None:
+    """Ask for more and more memory."""
+    hoard = []
+    while True:
+        hoard.append(bytearray(64 * 1024 * 1024))
+
+
+def broken_image() -> None:
+    """Refuse, as a decoder does."""
+    raise DecodeFailed("not one row", stage="decode")
+
+
+def surprising_image() -> None:
+    """Trip over a bug."""
+    raise KeyError("surprise")
+
+
+FAULTS = {
+    b"crash": crashing_image,
+    b"hang": hanging_image,
+    b"hungry": memory_hungry_image,
+    b"broken": broken_image,
+    b"surprise": surprising_image,
+}
+
+
+def answer(data: bytes, request: ReadRequest) -> Result:
+    """The least a result can be."""
+    image = ImageInfo(
+        sha256=sha256(data).hexdigest(), format="png", width=1, height=1, frames=1, exif_orientation=None, warnings=[]
+    )
+    empty = dict.fromkeys(
+        ("quality", "geometry", "markdown", "blocks", "tables", "codes", "visual", "vlm", "fields", "pages")
+    )
+    return Result(
+        image=image,
+        text=data.decode(),
+        languages=list(request.languages),
+        confidence=1.0,
+        stages=[StageReport(name="read", status="ok", ms=1.0, cached=False, reason=None)],
+        degraded=False,
+        model_version=request.model_version,
+        pipeline_version="test",
+        **empty,
+    )
