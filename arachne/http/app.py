@@ -20,7 +20,9 @@ class App:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.starlette = Starlette(routes=[resource.route for resource in all_resources()], lifespan=self._lifespan)
+        resources = all_resources()
+        self.starlette = Starlette(routes=[resource.route for resource in resources], lifespan=self._lifespan)
+        self.starlette.state.resources = resources
         self.starlette.router.redirect_slashes = False  # the redirect would be made from the Host header
         # Starlette's own outermost layer would answer errors in another form than ours, so its router is used alone.
         self._inner: ASGIApp = HostsMiddleware(self.starlette.router, settings.trusted_hosts)

@@ -17,6 +17,7 @@ from arachne.errors import (
     RequestTooLarge,
     UnsupportedMediaType,
 )
+from arachne.schemas.text import is_storable
 
 M = TypeVar("M")
 JSON = "application/json"
@@ -97,7 +98,9 @@ async def read_model(request: Request, model: type[M]) -> M:
     """
     if request.headers.get("content-length", "") in {"", "0"} and "transfer-encoding" not in request.headers:
         return validate(model, {})
-    return validate(model, await read_json(request))
+    value = await read_json(request)
+    _require_storable(value)
+    return validate(model, value)
 
 
 def validate(model: type[M] | TypeAdapter[M], value: object, *, error: type[ArachneError] = InvalidOptions) -> M:
@@ -128,6 +131,7 @@ def read_query(query: QueryParams, model: type[M]) -> M:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidOptions(f"The query parameter {twice!r} is given twice.", errors=[_field_error(twice)])
+    _require_storable(dict(query))
     return validate(model, dict(query))
 
 
@@ -137,6 +141,19 @@ def to_field_errors(fault: ValidationError) -> list[FieldError]:
         {"loc": list(one["loc"]), "msg": one["msg"].removeprefix("Value error, ")}
         for one in fault.errors(include_url=False, include_input=False, include_context=False)
     ]
+
+
+def _require_storable(value: object) -> None:
+    """Nothing, where every text in `value` can be stored; it is as deep as the JSON parser lets through."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += [*one.keys(), *one.values()]
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, str) and not is_storable(one):
+            raise InvalidOptions("A text has a NUL character or half a surrogate pair. Leave it out.")
 
 
 def _field_error(name: str) -> FieldError:

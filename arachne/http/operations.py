@@ -3,6 +3,7 @@
 OpenAPI and the tests are made from these, so that no route can be forgotten.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from arachne.errors import MethodNotAllowed
+from arachne.errors import MethodNotAllowed, NotFound
 from arachne.http import bodies
 from arachne.http.authentication import require_scope
 from arachne.http.exchange import exchange_of
@@ -24,6 +25,7 @@ from arachne.settings import Settings
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 PolicyName = Literal["vision", "reads", "other"]
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 Endpoint = Callable[[Request, Parts], Awaitable[Response]]
 
 
@@ -77,10 +79,13 @@ class Resource:
         """Serve one request.
 
         Raises:
+            NotFound: the path names what can't be an id.
             MethodNotAllowed: the path has no such method.
         """
         exchange = exchange_of(scope)
         exchange.route = self.path
+        if not all(_IDENTIFIER.fullmatch(value) for value in scope.get("path_params", {}).values()):
+            raise NotFound("There is no such object.")
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         operation = self.operations.get(method)
         if operation is None:

@@ -12,6 +12,7 @@ from arachne.cache import decompress
 from arachne.cursors import decode_cursor, encode_cursor
 from arachne.database import Transaction
 from arachne.errors import Gone, NotFound
+from arachne.ids import is_id
 from arachne.jobs.queue import find_place
 from arachne.schemas.job import (
     TERMINAL,
@@ -50,7 +51,7 @@ def find_job(transaction: Transaction, account_id: str, job_id: str) -> Job:
         NotFound: the account has no such job.
         Gone: it was deleted.
     """
-    job = transaction.session.get(Job, job_id, populate_existing=True) if len(job_id) <= 64 else None
+    job = transaction.session.get(Job, job_id, populate_existing=True) if is_id(job_id, "job") else None
     if job is None or job.account_id != account_id:
         raise NotFound("There is no such job.")
     if job.deleted_at is not None:

@@ -7,7 +7,10 @@ from pydantic import AfterValidator
 
 def is_storable(text: str) -> bool:
     """Whether a text can be stored and sent on: no NUL and no half of a surrogate pair."""
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    try:
+        return "\0" not in text and (text.isascii() or bool(text.encode()))
+    except UnicodeEncodeError:
+        return False
 
 
 def _storable(text: str) -> str:

@@ -1,9 +1,21 @@
 """All routes, one module a subject."""
 
 from arachne.http.operations import Resource
-from arachne.http.routes import discovery, health, images, jobs, models, submissions, token, usage
+from arachne.http.routes import (
+    deliveries,
+    discovery,
+    documents,
+    health,
+    images,
+    jobs,
+    models,
+    submissions,
+    token,
+    usage,
+    webhooks,
+)
 
-_MODULES = (submissions, jobs, images, models, usage, token, discovery, health)
+_MODULES = (submissions, jobs, images, models, webhooks, deliveries, usage, token, discovery, health, documents)
 
 
 def all_resources() -> list[Resource]:

@@ -1,0 +1,26 @@
+"""Checking a received webhook's signature for a receiver who is looking for the fault."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class VerifyRequest(_Wire):
+    """What was received; `body` is the raw body as text."""
+
+    secret: Annotated[str, Field(max_length=500)]
+    headers: Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=100)]
+    body: Annotated[str, Field(max_length=1_000_000)]
+
+
+class VerdictView(_Wire):
+    """The verdict; `signed_sha256` is the digest of the bytes the signature was checked over."""
+
+    valid: bool
+    reason: str | None
+    detail: str | None
+    signed_sha256: str | None
