@@ -18,7 +18,8 @@ def cancel_pending(session: Session, endpoint_id: str, reason: str) -> int:
 def cancel_orphans(session: Session) -> int:
     """Number of deliveries cancelled that were written while their endpoint was being disabled or deleted."""
     closed = "SELECT endpoint_id FROM webhook_endpoint WHERE NOT enabled AND endpoint_id = webhook_delivery.endpoint_id"
-    return _count(session, f"{_CANCEL} AND EXISTS ({closed})", reason="the endpoint was disabled")
+    idle = "(lease_until IS NULL OR lease_until <= now())"
+    return _count(session, f"{_CANCEL} AND {idle} AND EXISTS ({closed})", reason="the endpoint was disabled")
 
 
 def forget_job_events(session: Session, job_id: str) -> int:

@@ -3,6 +3,8 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+from aiohttp import web
 from standardwebhooks import Webhook
 
 from arachne.database import AsyncDatabase
@@ -69,6 +71,47 @@ async def test_responses_of_private_addresses_are_not_shown(
     world.finish_job()
     await engine.deliver_due()
     assert world.sql("SELECT status_code, response FROM webhook_attempt") == [(500, None)]
+
+
+async def test_responses_of_public_addresses_are_kept_short_and_as_sent(
+    world: "World", engine: DeliveryEngine, receivers: "Receivers", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most 2 kB of an answer is logged: never decompressed, and storable whatever its bytes."""
+    monkeypatch.setattr("arachne.net.client.is_public", lambda _address: True)
+    body = b"\x1f\x8b\x00" + "ไ".encode() * 5000
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(status=500, body=body, headers={"Content-Encoding": "gzip"})
+
+    receiver = await receivers.start(answer)
+    world.endpoint(receiver.url())
+    world.finish_job()
+    await engine.deliver_due()
+    [(response,)] = world.sql("SELECT response FROM webhook_attempt")
+    assert str(response).startswith("\x1f\ufffd\ufffdไไ")
+    assert 2000 < len(str(response).encode()) <= 2048
+
+
+async def test_a_status_counts_even_if_its_body_never_ends(
+    world: "World", engine: DeliveryEngine, receivers: "Receivers", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 2xx is a success once its status is here; a body that never ends holds nobody up."""
+    monkeypatch.setattr("arachne.net.client.is_public", lambda _address: True)
+    monkeypatch.setattr("arachne.webhooks.sending._EXCERPT_TIMEOUT_S", 0.05)
+    release = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await release.wait()
+        return response
+
+    receiver = await receivers.start(answer)
+    world.endpoint(receiver.url())
+    world.finish_job()
+    assert await engine.deliver_due() == 1
+    assert world.sql("SELECT state FROM webhook_delivery") == [("succeeded",)]
+    release.set()
 
 
 async def test_redirects_are_failures(world: "World", engine: DeliveryEngine, receivers: "Receivers") -> None:
