@@ -30,7 +30,7 @@ def ground(rgb: Rgb, glyph_px: float) -> Rgb:
     far = away > 4 * glyph_px
     if far.any():
         nearest[far] = _median_ground(rgb, glyph_px)[far]
-    return nearest
+    return np.asarray(nearest, dtype=np.uint8)
 
 
 def _even_areas(gray: Gray, glyph_px: float) -> Mask:
