@@ -7,6 +7,16 @@ from arachne.http import limiter
 from arachne.http.exchange import Caller, Exchange, exchange_of
 from arachne.http.limiter import Verdict
 from arachne.http.parts import Parts
+from arachne.jobs.idempotency import is_remembered
+from arachne.schemas.text import is_storable
+
+
+async def choose_policy(request: Request, parts: Parts, caller: Caller, policy: str) -> str:
+    """The policy a request counts against: a repeated submission makes no job, so it costs nothing of `vision`."""
+    key = request.headers.get("idempotency-key")
+    if policy != "vision" or not key or not is_storable(key):
+        return policy
+    return "other" if await parts.database.run(is_remembered, caller.account_id, key) else policy
 
 
 async def throttle(request: Request, parts: Parts, caller: Caller, policy: str, *, cost: int = 1) -> None:

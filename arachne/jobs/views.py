@@ -25,6 +25,7 @@ from arachne.schemas.job import (
     Progress,
     SingleJobView,
 )
+from arachne.schemas.options import Options
 from arachne.schemas.tables import Image, ImageResult, Job
 
 IMAGES_PAGE = 100
@@ -208,7 +209,7 @@ def _summary(transaction: Transaction, job: Job, *, with_place: bool = True) -> 
         "cached": job.cached == job.total,
         "progress": progress_of(job),
         "queue": find_place(transaction, job.job_id) if with_place and not finished else None,
-        "options": job.options,
+        "options": Options.model_validate(job.options).model_dump(mode="json"),  # JSONB has reordered the members
         "metadata": job.labels,
         "model_version": versions[0] if len(versions) == 1 else None,
         "retry_of": job.retry_of,

@@ -49,6 +49,11 @@ class Service:
         """An Authorization header."""
         return {"Authorization": f"Bearer {await self.token(name, scopes)}"}
 
+    async def execute(self, statement: str) -> None:
+        """Run a statement."""
+        async with self.database.session() as session:
+            await session.execute(text(statement))
+
 
 Start = Callable[..., AbstractAsyncContextManager[Service]]
 
