@@ -7,13 +7,12 @@ import json
 from collections.abc import Sequence
 from hashlib import sha256
 
-from arachne.cache.keys import CacheKey, scope_of
 from arachne.errors import InvalidOptions, OptionsConflict
-from arachne.jobs.publications import Published
 from arachne.languages import resolve
 from arachne.schemas.options import Options
 from arachne.schemas.result import STAGE_NAMES, StageName
 from arachne.settings import Settings
+from arachne.versions import CacheKey, Published, scope_of
 
 AUTO = "auto"
 DESCRIBE: StageName = "describe"

@@ -15,10 +15,10 @@ from uuid import UUID
 
 from arachne.actors.finisher import Finisher
 from arachne.actors.pool import PoolLostError, StagePool
+from arachne.bodies import Reading
 from arachne.database import Database
 from arachne.errors import ArachneError, Gone, LanguageMissing, ReadFailed, SetupError, Unavailable
 from arachne.jobs.claim import Claimed, Claims, KeyOf, claim
-from arachne.jobs.finish import Reading
 from arachne.jobs.reconcile import reconcile, recover_unheld
 from arachne.pipeline import ReadRequest
 from arachne.settings import Settings

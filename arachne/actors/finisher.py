@@ -7,12 +7,13 @@ from threading import Event
 from typing import Concatenate, ParamSpec
 
 from arachne.actors.pool import PoolLostError, judge
-from arachne.cache import VisionCache, decompress
+from arachne.bodies import Reading, decompress
+from arachne.cache import VisionCache
 from arachne.database import Database, Transaction
 from arachne.errors import ImageError, ReadFailed, Unavailable
 from arachne.jobs import finish
 from arachne.jobs.claim import Claimed
-from arachne.jobs.finish import Finish, Reading
+from arachne.jobs.finish import Finish
 from arachne.jobs.reconcile import give_all_back
 from arachne.settings import Settings
 

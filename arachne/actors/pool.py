@@ -14,8 +14,8 @@ from threading import Lock
 from pebble import ProcessExpired, ProcessPool
 
 from arachne.actors.stage_process import Read, prepare, run
+from arachne.bodies import Reading
 from arachne.errors import ImageError, OutOfMemory, SetupError, TimedOut, WorkerCrashed
-from arachne.jobs.finish import Reading
 from arachne.pipeline import ReadRequest
 from arachne.settings import Settings
 

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from arachne.cache import compress
+from arachne.bodies import Reading, compress
 from arachne.errors import ArachneError, ImageError, OutOfMemory, ReadFailed
-from arachne.jobs.finish import Reading
 from arachne.pipeline import ReadRequest, undescribed
 from arachne.schemas.result import Result, StageReport
 

@@ -1,8 +1,9 @@
 """The vision cache: a file on each machine in front of the results in PostgreSQL."""
 
-from arachne.cache.keys import CacheKey, scope_of
+from arachne.bodies import compress, decompress
 from arachne.cache.local import VisionCache, open_cache
-from arachne.cache.shared import CachedResult, compress, decompress, hold_result, insert_result, load_body, lookup
+from arachne.cache.shared import CachedResult, hold_result, insert_result, load_body, lookup
+from arachne.versions import CacheKey, scope_of
 
 __all__ = [
     "CacheKey",

@@ -15,8 +15,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from arachne.cache.keys import CacheKey
 from arachne.settings import Settings
+from arachne.versions import CacheKey
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

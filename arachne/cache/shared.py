@@ -1,14 +1,14 @@
 """The cache's second level: results in PostgreSQL, shared by all machines, found by their key."""
 
-import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import text
 
-from arachne.cache.keys import CacheKey
+from arachne.bodies import decompress
 from arachne.database import Transaction
 from arachne.ids import new_id
+from arachne.versions import CacheKey
 
 _LOOKUP = text("""
 SELECT cache_key, result_id, model_version FROM image_result WHERE cache_key = ANY(CAST(:keys AS bytea[]))
@@ -64,16 +64,6 @@ def insert_result(
 def hold_result(transaction: Transaction, result_id: str) -> bool:
     """Whether the result is still there; if so it stays until the transaction ends."""
     return transaction.session.scalar(_HOLD, {"result_id": result_id}) is not None
-
-
-def compress(result_json: bytes) -> bytes:
-    """A result's JSON as it is stored."""
-    return zlib.compress(result_json, 3)
-
-
-def decompress(body: bytes) -> bytes:
-    """The JSON of a stored result."""
-    return zlib.decompress(body)
 
 
 def load_body(transaction: Transaction, result_id: str) -> bytes | None:

@@ -7,13 +7,13 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Row, text
 
-from arachne.cache.keys import CacheKey
 from arachne.cache.shared import CachedResult, lookup
 from arachne.database import Transaction
 from arachne.jobs.flights import take_flights
 from arachne.schemas.options import Options
 from arachne.schemas.tables import Job
 from arachne.settings import Settings
+from arachne.versions import CacheKey
 from arachne.webhooks.outbox import emit_job_event
 
 # Accounts looked at in one claim; with more of them waiting, the window moves on by `start`.
@@ -60,9 +60,10 @@ FROM locked WHERE i.image_id = locked.image_id
 RETURNING i.image_id, i.job_id, i.account_id, i.sha256, i.size_bytes, i.attempts
 """)
 
+# NO KEY: updating an image twice in a transaction checks its foreign key anew and so shares the job's key, in any order.
 _START_JOBS = text("""
 WITH first_claimed AS (
-    SELECT job_id FROM job WHERE job_id = ANY(:job_ids) AND state = 'queued' ORDER BY job_id FOR UPDATE)
+    SELECT job_id FROM job WHERE job_id = ANY(:job_ids) AND state = 'queued' ORDER BY job_id FOR NO KEY UPDATE)
 UPDATE job SET state = 'processing', started_at = coalesce(started_at, now())
 FROM first_claimed WHERE job.job_id = first_claimed.job_id RETURNING job.job_id
 """)

@@ -1,10 +1,10 @@
 """The end of one image's claim, in one short transaction, by whoever still holds the claim and by nobody else."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from sqlalchemy import text
 
+from arachne.bodies import Reading
 from arachne.cache.shared import hold_result, insert_result
 from arachne.database import Transaction
 from arachne.errors import ImageError
@@ -35,18 +35,6 @@ UPDATE image SET state = 'queued', claim_id = NULL, worker_id = NULL, started_at
                  attempts = attempts + :handed_over
 WHERE image_id = :image_id
 """)
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A result as a stage subprocess hands it over: compressed JSON, and what the ledger and the cache need of it."""
-
-    body: bytes
-    model_version: str
-    degraded: bool = False
-    pages: int = 1
-    cpu_s: float = 0.0
-    gpu_s: float = 0.0
 
 
 class Finish(NamedTuple):

@@ -1,14 +1,13 @@
 """What the workers are, as they publish it for the API: the versions that cached results depend on, and languages."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from sqlalchemy import text
 
 from arachne.database import Transaction
+from arachne.versions import Published
 
-NO_MODEL = "none"
+__all__ = ["Published", "publish", "published"]
 
 _PUBLISH = text("""
 INSERT INTO publication (name, value) VALUES (:name, CAST(:value AS jsonb))
@@ -18,19 +17,6 @@ WHERE publication.value IS DISTINCT FROM EXCLUDED.value
 _PUBLISHED = text(
     "SELECT name, value FROM publication WHERE name IN ('pipeline_version', 'languages', 'model_version')"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """`model_versions` maps a model's name to the name with its digest; a name that is missing has no digest yet."""
-
-    pipeline_version: str
-    languages: tuple[str, ...]
-    model_versions: Mapping[str, str] = field(default_factory=dict)
-
-    def model_version(self, model: str | None) -> str:
-        """The version results of `model` carry; `none` without one."""
-        return NO_MODEL if model is None else self.model_versions.get(model, model)
 
 
 def publish(transaction: Transaction, facts: Published) -> None:

@@ -66,7 +66,7 @@ _CANCELLING = text(
 _UNCLOSED = text("""
 SELECT job_id FROM job WHERE finished_at IS NULL AND NOT EXISTS (
     SELECT 1 FROM image WHERE image.job_id = job.job_id AND image.state IN ('fetching', 'queued', 'parked', 'running'))
-ORDER BY job_id LIMIT :batch FOR UPDATE SKIP LOCKED
+ORDER BY job_id LIMIT :batch FOR NO KEY UPDATE SKIP LOCKED
 """)
 _RECOUNT = text("""
 UPDATE job SET (completed, failed, cancelled, cached, degraded) = (

@@ -19,13 +19,13 @@ DELETE FROM revoked_token WHERE jti = ANY(ARRAY(SELECT jti FROM revoked_token WH
 """)
 _EXPIRED = text("""
 SELECT job_id FROM job WHERE expires_at < now() AND deleted_at IS NULL
-ORDER BY job_id LIMIT :batch FOR UPDATE SKIP LOCKED
+ORDER BY job_id LIMIT :batch
 """)
 _UNLINK = text("UPDATE image SET result_id = NULL WHERE job_id = ANY(:job_ids) AND result_id IS NOT NULL")
 _ENTOMB = text("UPDATE job SET deleted_at = now() WHERE job_id = ANY(:job_ids)")
 _BURIED = text("""
 SELECT job_id FROM job WHERE expires_at IS NOT NULL AND deleted_at < now() - make_interval(secs => :tombstone_s)
-ORDER BY job_id LIMIT :batch FOR UPDATE SKIP LOCKED
+ORDER BY job_id LIMIT :batch
 """)
 _DROP_IMAGES = text("DELETE FROM image WHERE job_id = ANY(:job_ids)")
 _DROP_JOBS = text("DELETE FROM job WHERE job_id = ANY(:job_ids)")

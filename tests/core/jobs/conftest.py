@@ -13,11 +13,12 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import col, select
 
+from arachne.bodies import Reading
 from arachne.cache import CacheKey
 from arachne.database import Database
 from arachne.ids import new_id
 from arachne.jobs.claim import Claimed, claim
-from arachne.jobs.finish import Finish, Reading, finish_cached, finish_completed
+from arachne.jobs.finish import Finish, finish_cached, finish_completed
 from arachne.jobs.workers import register
 from arachne.schemas.options import Options
 from arachne.schemas.tables import Account, Image, Job

@@ -7,9 +7,10 @@ from decimal import Decimal
 
 import pytest
 
+from arachne.bodies import Reading
 from arachne.cache import load_body
 from arachne.errors import DecodeFailed, OutOfMemory, TimedOut, WorkerCrashed
-from arachne.jobs.finish import Reading, finish_attempt, finish_completed, finish_failed, give_back
+from arachne.jobs.finish import finish_attempt, finish_completed, finish_failed, give_back
 from arachne.jobs.reconcile import reconcile
 
 

@@ -1,10 +1,25 @@
-"""What a result depends on: two images with equal keys have equal results."""
+"""What a result depends on: the facts workers publish, and the key made of them. Light: loads no database library."""
 
-from dataclasses import astuple, dataclass
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
 from hashlib import sha256
 from typing import Literal
 
 SHARED = "shared"
+NO_MODEL = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """`model_versions` maps a model's name to the name with its digest; a name that is missing has no digest yet."""
+
+    pipeline_version: str
+    languages: tuple[str, ...]
+    model_versions: Mapping[str, str] = field(default_factory=dict)
+
+    def model_version(self, model: str | None) -> str:
+        """The version results of `model` carry; `none` without one."""
+        return NO_MODEL if model is None else self.model_versions.get(model, model)
 
 
 @dataclass(frozen=True, slots=True)
