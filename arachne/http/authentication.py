@@ -1,5 +1,6 @@
 """From the Authorization header to a caller whose account may act here."""
 
+import asyncio
 import time
 from asyncio import Lock
 from collections.abc import Mapping
@@ -17,28 +18,35 @@ from arachne.signing_keys import public_keys
 from arachne.tokens import AccessToken, Issuer, audience_of, read_key_id, verify_token
 
 REFRESH_S = 60.0
-COOL_DOWN_S = 2.0
+PAUSE_S = 0.1
 
 
 class KeyRing:
-    """Our public keys, read anew every minute and when a token names one we don't know; the last good set is kept."""
+    """Our public keys, read anew every minute and for a token that names one we don't know.
+
+    The last good set is kept. However many tokens name unknown keys, one look every `PAUSE_S` serves them all.
+    """
 
     def __init__(self, database: AsyncDatabase) -> None:
         self._database = database
         self._keys: Mapping[str, Key] = {}
-        self._read_s = -REFRESH_S
+        self._began_s = -REFRESH_S
         self._lock = Lock()
 
-    async def keys_for(self, key_id: str | None) -> Mapping[str, Key]:
-        """The keys by id; fresh enough to know `key_id`, if it exists."""
-        limit_s = REFRESH_S if key_id in self._keys else COOL_DOWN_S
-        if time.monotonic() - self._read_s >= limit_s:
-            async with self._lock:
-                if time.monotonic() - self._read_s >= limit_s:
-                    await self._refresh(needed=key_id not in self._keys)
+    async def keys_for(self, key_id: str) -> Mapping[str, Key]:
+        """The keys by id; `key_id` is among them if it exists."""
+        asked_s = time.monotonic()
+        known = key_id in self._keys
+        if known and asked_s - self._began_s < REFRESH_S:
+            return self._keys
+        async with self._lock:
+            if self._began_s < asked_s:
+                await asyncio.sleep(max(0.0, self._began_s + PAUSE_S - time.monotonic()))
+                await self._refresh(needed=not known)
         return self._keys
 
     async def _refresh(self, *, needed: bool) -> None:
+        began_s = time.monotonic()
         try:
             found = await self._database.run(_read_keys)
         except Unavailable:
@@ -46,7 +54,7 @@ class KeyRing:
                 raise
             return
         self._keys = {key["kid"]: OKPKey.import_key(dict(key)) for key in found}
-        self._read_s = time.monotonic()
+        self._began_s = began_s
 
 
 class Authenticator:

@@ -19,6 +19,7 @@ from arachne.http.app import App, create_app
 from arachne.schemas.token import CLIENT_SCOPES
 from arachne.secretbox import open_secret_box
 from arachne.settings import Settings
+from arachne.signing_keys import rotate_keys
 from arachne.tokens import issue_operator_token
 
 BASE_URL = "http://arachne.test"
@@ -48,6 +49,11 @@ class Service:
     async def headers(self, name: str = "acme", scopes: tuple[str, ...] = CLIENT_SCOPES) -> dict[str, str]:
         """An Authorization header."""
         return {"Authorization": f"Bearer {await self.token(name, scopes)}"}
+
+    async def rotate_keys(self) -> None:
+        """A new key signs from now on."""
+        box = open_secret_box(self.settings)
+        await self.database.run(lambda tx: rotate_keys(tx.session, box))
 
     async def execute(self, statement: str) -> None:
         """Run a statement."""

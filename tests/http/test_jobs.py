@@ -135,8 +135,8 @@ async def test_prefer_wait_holds_the_submission_until_it_is_done(service: Servic
     waiting = asyncio.create_task(
         send(service, ONE, files={"file": ("a.png", png())}, headers={"Prefer": "respond-async, wait=30"})
     )
-    while not await worker.read_all():
-        await asyncio.sleep(0.01)  # noqa: ASYNC110  # the database is what is polled here
+    while not await worker.read_all():  # noqa: ASYNC110  # only the database knows when it is there
+        await asyncio.sleep(0.01)
     response = await waiting
     assert response.status_code == 200
     assert response.headers["preference-applied"] == "wait=30"
