@@ -34,6 +34,7 @@ class ReadOptions:
     sure: float = 0.8
     drop_below: float = 0.4
     max_retries: int = 40
+    max_missed: int = 30
     page_limit_s: float = 60
 
 
@@ -88,7 +89,12 @@ def _read(engine: tesseract.Engine, gray: Gray, regions: Sequence[Region], optio
             break
         retries += 1
         parts[index] = _read_again(engine, gray, region, parts[index], options)
-    words = tuple(word for index, part in enumerate(parts) for word in _ordered(part, index, options))
+    parts = _with_missed(engine, gray, regions, parts, options)
+    words = tuple(
+        replace(word, box=_tightened(gray, word.box))
+        for index, part in enumerate(parts)
+        for word in _ordered(part, index, options)
+    )
     return Reading(words, round(mean_confidence(words), 4), degraded)
 
 
@@ -142,6 +148,45 @@ def _read_again(
     return max((first, tuple(again)), key=_worth)
 
 
+def _with_missed(
+    engine: tesseract.Engine,
+    gray: Gray,
+    regions: Sequence[Region],
+    parts: list[tuple[tesseract.EngineWord, ...]],
+    options: ReadOptions,
+) -> list[tuple[tesseract.EngineWord, ...]]:
+    """The readings with words for ink that none of them covers, such as lone digits in cells."""
+    words = [word.box for part in parts for word in part]
+    left, complete = options.max_missed, list(parts)
+    for index, region in enumerate(regions):
+        for chunk in region.chunks:
+            if left == 0 or time.monotonic() > options.deadline:
+                return complete
+            if _covered(chunk, words) or chunk.height > 2.5 * region.text_height_px:
+                continue
+            left -= 1
+            alone = Region("text", chunk, region.text_height_px, 1)
+            found = [word for word in _read_again(engine, gray, alone, (), options) if _is_telling(word)]
+            first_line = 1 + max((word.line for word in complete[index]), default=-1)
+            complete[index] += tuple(replace(word, line=first_line + word.line) for word in found)
+    return complete
+
+
+def _is_telling(word: tesseract.EngineWord) -> bool:
+    """Whether a lone word is surely text: a number or a longer word; icons read as single letters."""
+    telling = any(c.isdigit() for c in word.text) or sum(c.isalnum() for c in word.text) >= 3
+    return telling and word.confidence >= _CERTAIN
+
+
+def _covered(chunk: Box, words: Sequence[Box]) -> bool:
+    """Whether words lie over at least a third of the chunk's width."""
+    shared = 0.0
+    for word in words:
+        if min(word.bottom, chunk.bottom) - max(word.y, chunk.y) > 0.3 * min(word.height, chunk.height):
+            shared += max(0.0, min(word.right, chunk.right) - max(word.x, chunk.x))
+    return shared > chunk.width / 3
+
+
 def _factor(region: Region, options: ReadOptions) -> float:
     factor = options.glyph_px / max(1.0, region.text_height_px)
     return 1.0 if 0.7 < factor < 1.3 else float(np.clip(factor, 0.2, 2.5))
@@ -155,6 +200,17 @@ def _cut_out(gray: Gray, box: Box) -> tuple[Gray, tuple[float, float]]:
 def _placed(box: Box, factor: float, corner: tuple[float, float]) -> Box:
     x, y, width, height = (side / factor for side in box)
     return Box(x + corner[0], y + corner[1], width, height)
+
+
+def _tightened(gray: Gray, box: Box) -> Box:
+    """The box cut to the ink inside it; the reader's may reach over the whole line."""
+    x, y = max(0, int(box.x)), max(0, int(box.y))
+    dark = gray[y : round(box.bottom), x : round(box.right)] < 150
+    rows, columns = np.flatnonzero(dark.any(axis=1)), np.flatnonzero(dark.any(axis=0))
+    if len(rows) == 0:
+        return box
+    top, left = float(y + rows[0]), float(x + columns[0])
+    return Box(left, top, float(x + columns[-1] + 1) - left, float(y + rows[-1] + 1) - top)
 
 
 def _without_rules(gray: Gray, options: ReadOptions) -> Gray:

@@ -28,8 +28,8 @@ class Row:
 
     @property
     def height_px(self) -> float:
-        """The usual height of its words."""
-        return float(np.median([word.box.height for word in self.words]))
+        """The height of its taller words, which have letters that rise or hang."""
+        return float(np.percentile([word.box.height for word in self.words], 80))
 
 
 def into_rows(words: Sequence[ReadWord]) -> list[Row]:
@@ -96,6 +96,24 @@ def advance_px(rows: Sequence[Row]) -> float | None:
     regular_widths = float(np.mean([abs(width / usual - 1) < 0.07 for width in widths]))
     regular_steps = float(np.mean([abs(step / usual - 1) < 0.05 for step in steps]))
     return usual if regular_widths >= 0.7 and regular_steps >= 0.6 else None
+
+
+def advances_px(rows: Sequence[Row]) -> dict[int, float | None]:
+    """Each region's width of a character; regions with too few words to tell take one of the others' that fits."""
+    regions = dict[int, list[Row]]()
+    for row in rows:
+        regions.setdefault(row.region, []).append(row)
+    found = {region: advance_px(members) for region, members in regions.items()}
+    known = sorted({advance for advance in found.values() if advance is not None})
+    return {
+        region: advance or next((one for one in known if _fits(regions[region], one)), None)
+        for region, advance in found.items()
+    }
+
+
+def _fits(rows: Sequence[Row], advance: float) -> bool:
+    widths = [word.box.width / (len(word.text) - 0.15) for row in rows for word in row.words if len(word.text) >= 3]
+    return len(widths) > 0 and float(np.mean([abs(width / advance - 1) < 0.07 for width in widths])) >= 0.7
 
 
 def columns_kept(row: Row, left_px: float, advance: float) -> str:

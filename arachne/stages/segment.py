@@ -29,12 +29,16 @@ class SegmentOptions:
 
 @dataclass(frozen=True)
 class Region:
-    """A part of the enhanced picture that is read at once; `rows` is the number of lines expected in it."""
+    """A part of the enhanced picture that is read at once.
+
+    `rows` is the number of lines expected in it, `chunks` are the words and runs of words its ink looks like.
+    """
 
     kind: RegionKind
     box: Box
     text_height_px: float
     rows: int
+    chunks: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,17 @@ def _usual_width(boxes: list[Box]) -> float:
     return float(np.median([union(line).width for line in _parts(boxes, 0.0, axis=1)]))
 
 
+def _trimmed(chunks: list[Box], glyphs: npt.NDArray[np.int32]) -> tuple[Box, ...]:
+    """The chunks cut to their glyphs, without the reach that joined them."""
+    trimmed = []
+    x, y = glyphs[:, 0] + glyphs[:, 2] / 2, glyphs[:, 1] + glyphs[:, 3] / 2
+    for chunk in chunks:
+        inside = glyphs[(x >= chunk.x) & (x <= chunk.right) & (y >= chunk.y) & (y <= chunk.bottom)]
+        if len(inside):
+            trimmed.append(union([Box(*map(float, glyph[:4])) for glyph in inside]))
+    return tuple(trimmed)
+
+
 def _region(leaf: list[Box], glyphs: npt.NDArray[np.int32], options: SegmentOptions) -> Region:
     box = union(leaf)
     middle = glyphs[:, :2] + glyphs[:, 2:4] / 2
@@ -118,4 +133,4 @@ def _region(leaf: list[Box], glyphs: npt.NDArray[np.int32], options: SegmentOpti
     height = ink.glyph_height(own) or (float(np.median(own[:, 3])) if len(own) else box.height)
     rows = len(_parts(leaf, 0.0, axis=1))
     columns = len(_parts(leaf, height * options.column_gap, axis=0))
-    return Region("table" if rows > 2 and columns > 1 else "text", box, height, rows)
+    return Region("table" if rows > 2 and columns > 1 else "text", box, height, rows, _trimmed(leaf, own))

@@ -14,7 +14,7 @@ from arachne.stages.arrays import Box, Gray, Rgb, Size, Transform, apply, bounds
 from arachne.stages.codes import find_codes
 from arachne.stages.markup import clean, starts_item, to_markdown, to_text
 from arachne.stages.read import ReadWord
-from arachne.stages.rows import Row, advance_px, columns_kept, into_rows
+from arachne.stages.rows import Row, advances_px, columns_kept, into_rows
 
 VERSION = 1
 
@@ -126,9 +126,7 @@ def _place(groups: list[_Group], box: Box) -> int:
 
 
 def _aligned_and_plain(rows: list[Row], usual: float, options: StructureOptions) -> list[_Group]:
-    fixed = {
-        region: advance_px([row for row in rows if row.region == region]) for region in {row.region for row in rows}
-    }
+    fixed = advances_px(rows)
     plain = [row for row in rows if fixed[row.region] is None]
     taken = dict[int, _Group]()
     inside = set[int]()

@@ -113,7 +113,13 @@ def test_truncated_files_give_the_rows_that_are_there(image_format: str, *, prog
 def test_without_a_single_row_decoding_fails(image_format: str) -> None:
     noise = np.random.default_rng(7).integers(0, 255, (90, 90, 3), dtype=np.uint8)
     data = save(Image.fromarray(noise), image_format)
-    starts = {"PNG": data.index(b"IDAT") + 4 if image_format == "PNG" else 0, "GIF": 790, "BMP": 54, "TIFF": 8, "WEBP": 30}
+    starts = {
+        "PNG": data.index(b"IDAT") + 4 if image_format == "PNG" else 0,
+        "GIF": 790,
+        "BMP": 54,
+        "TIFF": 8,
+        "WEBP": 30,
+    }
     cut = data[: starts[image_format]] if image_format in starts else data[: data.index(b"\xff\xda") + 14]
     with pytest.raises((DecodeFailed, UnsupportedImage)) as caught:
         decode(cut, OPTIONS)
