@@ -88,10 +88,16 @@ class Service:
 
 
 def create_account(data_dir: Path, name: str) -> dict[str, str]:
-    """What `arachne account create` prints: `account_id`, `client_id`, `client_secret`."""
+    """What `arachne account create` prints: `account_id`, `client_id`, `client_secret`.
+
+    Raises:
+        StartError: it failed.
+    """
     command = [sys.executable, "-P", "-m", "arachne", "account", "create", name, "--json", "--data-dir", str(data_dir)]
-    printed = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout
-    account: dict[str, str] = json.loads(printed)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode:
+        raise StartError(done.stderr.strip())
+    account: dict[str, str] = json.loads(done.stdout)
     return account
 
 

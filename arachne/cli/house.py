@@ -16,6 +16,7 @@ from arachne.cli.readiness import Readiness
 from arachne.embedded import datadir, instance
 from arachne.embedded.journal import Echo, Journal
 from arachne.embedded.process import ourselves, server_owner, spawn
+from arachne.embedded.sockets import socket_dir
 from arachne.embedded.startup import Server, plan_postgres, plan_valkey, run
 from arachne.embedded.supervisor import Part, Supervisor
 from arachne.settings import Settings
@@ -71,7 +72,7 @@ def _plan_servers(settings: Settings, stack: ExitStack) -> list[Server]:
     """The servers whose URLs are not set."""
     if settings.database_url and settings.redis_url:
         return []
-    sockets = stack.enter_context(datadir.socket_dir(settings.data_dir, server_owner()))
+    sockets = stack.enter_context(socket_dir(settings.data_dir, server_owner()))
     servers: list[Server] = []
     if settings.database_url is None:
         servers.append(plan_postgres(settings.data_dir, sockets))
@@ -135,10 +136,10 @@ def _interrupt() -> None:
 
 @contextmanager
 def _on_signals(act: Callable[[], None]) -> Iterator[None]:
-    """`act` runs on each stop signal, except those that were ignored when we started (as under nohup)."""
+    """`act` runs on each stop signal, but for a hang-up that we were told to ignore, as under nohup."""
     former = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
     for number, handler in former.items():
-        if handler is not signal.SIG_IGN:
+        if number != signal.SIGHUP or handler is not signal.SIG_IGN:
             signal.signal(number, lambda *_: act())
     try:
         yield

@@ -1,19 +1,14 @@
-"""The data folder of one installation: who holds it, what lies where, and the short folder for sockets."""
+"""The data folder of one installation: who holds it, and what lies where."""
 
 import fcntl
-import hashlib
 import os
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from arachne.embedded.process import Owner
 from arachne.errors import SetupError
 
-_SOCKET_PATH_BYTES = 107  # sockaddr_un.sun_path without its closing NUL
-_LONGEST_SOCKET_NAME = len("/.s.PGSQL.5432.lock")
 _LOCK = "lock"
 
 
@@ -72,37 +67,3 @@ def is_held(data_dir: Path) -> bool:
 def log_file(data_dir: Path, part: str) -> Path:
     """Where the output of `part` goes."""
     return data_dir / "logs" / f"{part}.log"
-
-
-@contextmanager
-def socket_dir(data_dir: Path, owner: Owner) -> Iterator[Path]:
-    """A private folder with a path short enough for Unix sockets, the same for the same `data_dir`.
-
-    Raises:
-        SetupError: no folder for temporary files can be used.
-    """
-    folder = _make_socket_dir(data_dir, owner)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)  # systemd-tmpfiles leaves locked folders alone
-        yield folder
-    finally:
-        os.close(descriptor)
-        for left_over in folder.iterdir():
-            left_over.unlink(missing_ok=True)
-        with suppress(OSError):  # something of another owner in it: not ours to judge
-            folder.rmdir()
-
-
-def _make_socket_dir(data_dir: Path, owner: Owner) -> Path:
-    name = "arachne-" + hashlib.sha256(f"{os.geteuid()}:{data_dir.resolve()}".encode()).hexdigest()[:12]
-    for parent in dict.fromkeys((Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))):  # noqa: S108
-        folder = parent / name
-        if len(os.fsencode(folder)) + _LONGEST_SOCKET_NAME > _SOCKET_PATH_BYTES or not owner.reaches(folder):
-            continue
-        with suppress(OSError):
-            owner_is_right = not folder.exists() or folder.lstat().st_uid in {owner.uid, os.geteuid()}
-            if owner_is_right and not folder.is_symlink():
-                owner.take(folder)
-                return folder
-    raise SetupError("No short, private folder for sockets could be made: set TMPDIR to a folder such as /tmp.")

@@ -10,6 +10,7 @@ from pathlib import Path
 from arachne.embedded import binaries, datadir
 from arachne.embedded.postgres import Postgres
 from arachne.embedded.process import last_lines, server_owner, stop
+from arachne.embedded.sockets import socket_dir
 from arachne.embedded.valkey import Valkey
 from arachne.errors import SetupError
 
@@ -40,7 +41,7 @@ def servers(data_dir: Path, *, durable: bool = True) -> Iterator[Servers]:
     """
     with (
         datadir.hold(data_dir),
-        datadir.socket_dir(data_dir, server_owner()) as sockets,
+        socket_dir(data_dir, server_owner()) as sockets,
     ):
         postgres = plan_postgres(data_dir, sockets, durable=durable)
         valkey = plan_valkey(data_dir, sockets, durable=durable)

@@ -21,6 +21,7 @@ from sqlalchemy import create_engine, text
 
 from arachne.embedded import Servers, binaries, datadir, servers
 from arachne.embedded.process import Owner, await_former, server_owner
+from arachne.embedded.sockets import socket_dir
 from arachne.embedded.startup import plan_postgres, run
 from arachne.errors import SetupError
 
@@ -118,11 +119,11 @@ def test_sockets_are_short_and_private(tmp_path: Path) -> None:
     """However long the data folder's path, the socket's fits the kernel's limit; the folder is ours alone and goes."""
     data_dir = tmp_path / ("d" * 120) / "with space"
     owner = server_owner()
-    with datadir.socket_dir(data_dir, owner) as sockets:
+    with socket_dir(data_dir, owner) as sockets:
         assert len(os.fsencode(sockets / ".s.PGSQL.5432")) < 108
         status = sockets.stat()
         assert (stat.S_IMODE(status.st_mode), status.st_uid) == (0o700, owner.uid)
-        with datadir.socket_dir(tmp_path, owner) as others:
+        with socket_dir(tmp_path, owner) as others:
             assert others != sockets
     assert not sockets.exists()
 
@@ -133,11 +134,26 @@ def test_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "t").mkdir()
     (tmp_path / "t").chmod(0o711)
     ours = Owner(None, os.geteuid(), os.getegid())
-    with datadir.socket_dir(tmp_path, ours) as sockets:
+    with socket_dir(tmp_path, ours) as sockets:
         planted = sockets
     planted.symlink_to(tmp_path)
-    with datadir.socket_dir(tmp_path, ours) as sockets:
+    with socket_dir(tmp_path, ours) as sockets:
         assert sockets.parent != planted.parent
+
+
+def test_folders_of_the_killed_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed process left is removed some time later; what is in use, or just made, stays."""
+    tmp_path.chmod(0o711)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ours = Owner(None, os.geteuid(), os.getegid())
+    left, fresh = tmp_path / "arachne-0123456789ab", tmp_path / "arachne-ba9876543210"
+    for folder in (left, fresh):
+        folder.mkdir()
+    os.utime(left, (0, 0))
+    with socket_dir(tmp_path / "one", ours) as used:
+        os.utime(used, (0, 0))
+        with socket_dir(tmp_path / "two", ours):
+            assert (left.exists(), fresh.exists(), used.exists()) == (False, True, True)
 
 
 def test_servers_survive_the_kill_of_their_owner(tmp_path: Path) -> None:
@@ -187,7 +203,7 @@ def test_killed_postmaster_starts_again(tmp_path: Path) -> None:
     """After kill -9 of the postmaster alone, it comes back with what was committed."""
     with ExitStack() as stack:
         stack.enter_context(datadir.hold(tmp_path))
-        sockets = stack.enter_context(datadir.socket_dir(tmp_path, server_owner()))
+        sockets = stack.enter_context(socket_dir(tmp_path, server_owner()))
         postgres = plan_postgres(tmp_path, sockets, durable=False)
         with run([postgres]) as processes:
             query(postgres.url, "CREATE TABLE kept AS SELECT 42 AS n")
