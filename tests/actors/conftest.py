@@ -1,158 +1,63 @@
-"""A whole service below HTTP: jobs submitted straight into the record, and dispatchers to work on them."""
+"""A service below HTTP for tests: on servers of its own test, or one with a dispatcher for a whole module."""
 
-import importlib
-import os
-import time
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from pathlib import Path
-from threading import Thread
 from types import ModuleType
+from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
-from sqlmodel import col, select
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
 
-from arachne.actors.dispatcher import Dispatcher, Means
-from arachne.actors.finisher import Finisher
-from arachne.actors.gpu import find_reader
-from arachne.actors.heartbeat import Heartbeat
-from arachne.actors.pool import StagePool
-from arachne.actors.stage_process import THREAD_LIMITS
-from arachne.cache import VisionCache, open_cache
-from arachne.database import Database
-from arachne.ids import new_id
-from arachne.schemas.tables import Account, Image, Job
+from arachne.database import driver_url
+from arachne.embedded import Servers
 from arachne.settings import Settings
-from arachne.storage import Storage, open_storage
 
-PATIENCE_S = 60.0
+sys.path.insert(0, str(Path(__file__).parent))  # subprocesses import the faulty readers by name
+
+import service_harness
+import stage_faults as faulty_readers
 
 
-@pytest.fixture
-def stage_faults(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The faulty readers, importable in subprocesses too."""
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    for name, value in THREAD_LIMITS.items():
-        monkeypatch.setitem(os.environ, name, value)
-    return importlib.import_module("stage_faults")
+@pytest.fixture(scope="session")
+def stage_faults() -> ModuleType:
+    """The faulty readers."""
+    return faulty_readers
 
 
 @pytest.fixture
 def settings(tmp_path: Path, database_url: str, redis_url: str) -> Settings:
     """Settings of a small worker on this test's servers."""
-    return Settings(
-        data_dir=tmp_path,
-        database_url=database_url,
-        redis_url=redis_url,
-        cpu_workers=2,
-        stage_memory_bytes=256 * 1024 * 1024,
-        hard_time_limit_s=3,
-    )
+    return service_harness.small_settings(tmp_path, database_url, redis_url)
 
 
-@dataclass
-class Service:
-    """The record, the store, and shorthand for what tests do to them."""
-
-    settings: Settings
-    database: Database
-    storage: Storage
-    cache: VisionCache
-    account_id: str = ""
-    finished_jobs: list[float] = field(default_factory=list)
-
-    def submit(self, *contents: str, options: dict[str, object] | None = None, total_s: float = 600) -> str:
-        """Id of a job of one image for each of the contents, whose bytes are stored."""
-        job_id, now = new_id("job"), datetime.now(UTC)
-        image_ids = sorted(new_id("img") for _ in contents)
-        with self.database.transaction() as transaction:
-            session = transaction.session
-            if not self.account_id:
-                self.account_id = new_id("acc")
-                session.add(Account(account_id=self.account_id, name="somebody"))
-                session.flush()
-            session.add(
-                Job(
-                    job_id=job_id, account_id=self.account_id, subject="tester", options=options or {},
-                    total=len(contents), deadline_at=now + timedelta(seconds=total_s),
-                )
-            )  # fmt: skip
-            session.flush()
-            for index, (image_id, content) in enumerate(zip(image_ids, contents, strict=True)):
-                digest = sha256(content.encode()).hexdigest()
-                self.storage._store.put(f"originals/{digest[:2]}/{digest}", content.encode())
-                session.add(
-                    Image(
-                        image_id=image_id, job_id=job_id, account_id=self.account_id, index=index, sha256=digest,
-                        size_bytes=len(content), due_at=now + timedelta(seconds=len(contents)),
-                    )
-                )  # fmt: skip
-        return job_id
-
-    def job(self, job_id: str) -> Job:
-        """The job as it now stands."""
-        with self.database.transaction() as transaction:
-            return transaction.session.get_one(Job, job_id)
-
-    def images(self, job_id: str) -> list[Image]:
-        """The job's images as they now stand."""
-        with self.database.transaction() as transaction:
-            query = select(Image).where(col(Image.job_id) == job_id).order_by(col(Image.index))
-            return list(transaction.session.exec(query))
-
-    def scalar(self, statement: str) -> object:
-        """What a statement answers first."""
-        with self.database.transaction() as transaction:
-            return transaction.session.scalar(text(statement))
-
-    def await_finished(self, job_id: str, patience_s: float = PATIENCE_S) -> Job:
-        """The job once it is finished."""
-        wait_until(lambda: self.job(job_id).finished_at is not None, patience_s)
-        return self.job(job_id)
-
-    @contextmanager
-    def dispatcher(self, read: Callable[..., object]) -> Iterator[Dispatcher]:
-        """A resident dispatcher in this process, with subprocesses of its own."""
-        reader = find_reader(self.settings)
-        pool = StagePool(read, self.settings)  # type: ignore[arg-type]
-        finisher = Finisher(
-            self.database, self.cache, self.settings, lambda: self.finished_jobs.append(time.monotonic())
-        )
-        means = Means(self.database, self.storage, self.settings, reader.key_of, reader.request_of, finisher)
-        heartbeat = Heartbeat(str(self.settings.database_url), "gpu")
-        dispatcher = Dispatcher(means, pool, lambda: heartbeat.worker_id)
-        heartbeat.start(dispatcher.abandon)
-        thread = Thread(target=dispatcher.run)
-        thread.start()
-        try:
-            yield dispatcher
-        finally:
-            dispatcher.stop()
-            thread.join()
-            heartbeat.stop()
+@pytest.fixture
+def service(settings: Settings) -> Iterator[service_harness.Service]:
+    """An empty service, without anybody to work in it."""
+    with service_harness.open_service(settings) as service:
+        yield service
 
 
-def wait_until(holds: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    """Return once it holds; fail after `patience_s`."""
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
+@pytest.fixture(scope="module")
+def busy_service(
+    tmp_path_factory: pytest.TempPathFactory, embedded: Servers, migrated_template: str
+) -> Iterator[service_harness.Service]:
+    """A service of this module's own with one dispatcher, since subprocesses take their time to start."""
+    server = create_engine(driver_url(embedded.database_url), isolation_level="AUTOCOMMIT")
+    name = f"test_{uuid4().hex}"
+    with server.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {migrated_template}"))
+    url = make_url(driver_url(embedded.database_url)).set(database=name).render_as_string(hide_password=False)
+    settings = service_harness.small_settings(tmp_path_factory.mktemp("busy"), url, embedded.redis_url)
+    with service_harness.open_service(settings) as service, service.dispatcher(faulty_readers.read_or_fail):
+        yield service
+    with server.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    server.dispose()
 
 
 @pytest.fixture
 def eventually() -> Callable[..., None]:
     """Waits until something holds."""
-    return wait_until
-
-
-@pytest.fixture
-def service(settings: Settings, database: Database) -> Iterator[Service]:
-    """An empty service."""
-    cache = open_cache(settings)
-    yield Service(settings, database, open_storage(settings), cache)
-    cache.close()
+    return service_harness.wait_until

@@ -1,4 +1,4 @@
-"""Readers for stage subprocesses: one that answers at once, and named faults. What an image holds says what befalls it."""
+"""Readers for stage subprocesses: one that answers at once, and named faults that an image asks for by its bytes."""
 
 import ctypes
 import time

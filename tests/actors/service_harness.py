@@ -1,0 +1,165 @@
+"""A whole service below HTTP: jobs submitted straight into the record, and dispatchers to work on them."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from threading import Thread
+
+from sqlalchemy import text
+from sqlmodel import col, select
+
+from arachne.actors.dispatcher import Dispatcher, Means
+from arachne.actors.finisher import Finisher
+from arachne.actors.gpu import find_reader
+from arachne.actors.heartbeat import Heartbeat
+from arachne.actors.pool import StagePool
+from arachne.cache import VisionCache, open_cache
+from arachne.database import Database
+from arachne.ids import new_id
+from arachne.schemas.tables import Account, Image, Job
+from arachne.settings import Settings
+from arachne.storage import Storage, open_storage
+
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Service:
+    """The record, the store, and shorthand for what tests do to them."""
+
+    settings: Settings
+    database: Database
+    storage: Storage
+    cache: VisionCache
+    account_id: str = ""
+    finished_jobs: list[float] = field(default_factory=list)
+    wake: Callable[[], object] = lambda: None
+
+    def submit(self, *contents: str, options: dict[str, object] | None = None, lost: Collection[str] = ()) -> str:
+        """Id of a job of one image for each of the contents, whose bytes are stored unless they are `lost`."""
+        job_id, now = new_id("job"), datetime.now(UTC)
+        image_ids = sorted(new_id("img") for _ in contents)
+        with self.database.transaction() as transaction:
+            session = transaction.session
+            if not self.account_id:
+                self.account_id = new_id("acc")
+                session.add(Account(account_id=self.account_id, name="somebody"))
+                session.flush()
+            session.add(
+                Job(
+                    job_id=job_id, account_id=self.account_id, subject="tester", options=options or {},
+                    total=len(contents), deadline_at=now + timedelta(seconds=600),
+                )
+            )  # fmt: skip
+            session.flush()
+            for index, (image_id, content) in enumerate(zip(image_ids, contents, strict=True)):
+                digest = sha256(content.encode()).hexdigest()
+                if content not in lost:
+                    self.storage._store.put(f"originals/{digest[:2]}/{digest}", content.encode())
+                session.add(
+                    Image(
+                        image_id=image_id, job_id=job_id, account_id=self.account_id, index=index, sha256=digest,
+                        size_bytes=len(content), due_at=now + timedelta(seconds=len(contents)),
+                    )
+                )  # fmt: skip
+        self.wake()
+        return job_id
+
+    def job(self, job_id: str) -> Job:
+        """The job as it now stands."""
+        with self.database.transaction() as transaction:
+            return transaction.session.get_one(Job, job_id)
+
+    def images(self, job_id: str) -> list[Image]:
+        """The job's images as they now stand."""
+        with self.database.transaction() as transaction:
+            query = select(Image).where(col(Image.job_id) == job_id).order_by(col(Image.index))
+            return list(transaction.session.exec(query))
+
+    def scalar(self, statement: str) -> object:
+        """What a statement answers first."""
+        with self.database.transaction() as transaction:
+            return transaction.session.scalar(text(statement))
+
+    def await_finished(self, job_id: str, patience_s: float = PATIENCE_S) -> Job:
+        """The job once it is finished."""
+        wait_until(lambda: self.job(job_id).finished_at is not None, patience_s)
+        return self.job(job_id)
+
+    @contextmanager
+    def dispatcher(self, read: Callable[..., object]) -> Iterator[Dispatcher]:
+        """A resident dispatcher in this process, with subprocesses of its own."""
+        reader = find_reader(self.settings)
+        pool = StagePool(read, self.settings)  # type: ignore[arg-type]
+        finisher = Finisher(
+            self.database, self.cache, self.settings, lambda: self.finished_jobs.append(time.monotonic())
+        )
+        means = Means(self.database, self.storage, self.settings, reader.key_of, reader.request_of, finisher)
+        heartbeat = Heartbeat(str(self.settings.database_url), "gpu")
+        dispatcher = Dispatcher(means, pool, lambda: heartbeat.worker_id)
+        heartbeat.start(dispatcher.abandon)
+        thread = Thread(target=dispatcher.run)
+        thread.start()
+        self.wake = dispatcher.wake
+        try:
+            yield dispatcher
+        finally:
+            dispatcher.stop()
+            thread.join()
+            heartbeat.stop()
+
+
+def wait_until(holds: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
+    """Return once it holds; fail after `patience_s`."""
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+@contextmanager
+def open_service(settings: Settings) -> Iterator[Service]:
+    """An empty service on these servers."""
+    database, cache = Database(str(settings.database_url)), open_cache(settings)
+    try:
+        yield Service(settings, database, open_storage(settings), cache)
+    finally:
+        cache.close()
+        database.close()
+
+
+@contextmanager
+def worker_process(settings: Settings, reader: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A GPU worker in a process of its own, which reads with the named reader; killed at the end if it still runs."""
+    code = (
+        "import stage_faults; from arachne import logs; from arachne.actors import gpu; "
+        "from arachne.settings import Settings; logs.configure('INFO'); "
+        f"gpu.run(Settings.load(), read=stage_faults.{reader})"
+    )
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(__file__).parent),
+        "ARACHNE_DATABASE_URL": str(settings.database_url),
+        "ARACHNE_REDIS_URL": str(settings.redis_url),
+        "ARACHNE_DATA_DIR": str(settings.data_dir),
+        "ARACHNE_CPU_WORKERS": "2",
+    }
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment | variables, cwd=settings.data_dir)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def small_settings(data_dir: Path, database_url: str, redis_url: str, **more: object) -> Settings:
+    """Settings of a small worker on these servers."""
+    chosen = {"cpu_workers": 2, "stage_memory_bytes": 256 * 1024 * 1024, "hard_time_limit_s": 1.0} | more
+    return Settings(data_dir=data_dir, database_url=database_url, redis_url=redis_url, **chosen)  # type: ignore[arg-type]
