@@ -19,6 +19,7 @@ from arachne.tokens import AccessToken, Issuer, audience_of, read_key_id, verify
 
 REFRESH_S = 60.0
 PAUSE_S = 0.1
+RETRY_S = 5.0
 
 
 class KeyRing:
@@ -52,6 +53,7 @@ class KeyRing:
         except Unavailable:
             if needed:
                 raise
+            self._began_s = began_s - REFRESH_S + RETRY_S
             return
         self._keys = {key["kid"]: OKPKey.import_key(dict(key)) for key in found}
         self._began_s = began_s
