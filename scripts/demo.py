@@ -127,7 +127,8 @@ def await_webhook(receiver: Receiver, secret: str, job_id: str) -> Delivery:
 def print_results(api: httpx.Client, job_id: str) -> None:
     """The job's results as a table, each with some text."""
     job = expect(api.get(f"/api/extract/image-jobs/{job_id}", params={"include": "results"}), 200)
-    table = Table("image", "status", "words", "confidence", "ms", "first words", box=None, pad_edge=False)
+    table = Table("image", "status", "words", "confidence", "ms", box=None, pad_edge=False)
+    table.add_column("first words", no_wrap=True)
     for image in job["images"]:
         result = image["result"]
         check(result is not None and bool(result["text"].split()), f"{image['name']} has no text: {image['error']}")
