@@ -102,9 +102,11 @@ def _run(rgb: Rgb, run: _Run) -> _Page:
         turning = UprightOptions(run.request.tessdata_dir, run.request.languages, run.deadline)
         page.upright = reports.may("upright", lambda: upright(rgb, height_px, turning), lambda: None)
     if "enhance" in run.needed:
-        turned = page.upright or Upright(rgb, 0, 0.0, np.eye(3))
+        turned = page.upright or Upright(rgb, 0, 0.0, np.eye(3), height_px)
         enhanced = reports.may(
-            "enhance", lambda: enhance(turned.rgb, height_px, EnhanceOptions()), lambda: _plain_gray(turned.rgb)
+            "enhance",
+            lambda: enhance(turned.rgb, turned.text_height_px, EnhanceOptions()),
+            lambda: _plain_gray(turned.rgb),
         )
         _run_reading(page, rgb, enhanced, enhanced.transform @ turned.transform, run)
     if "describe" in run.needed:

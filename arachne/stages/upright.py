@@ -18,7 +18,7 @@ VERSION = 1
 
 QuarterTurn = Literal[0, 90, 180, 270]
 _QUARTERS: tuple[QuarterTurn, ...] = (0, 90, 180, 270)
-_BLOCK, _SPARSE = 6, 11
+_BLOCK = 6  # of Tesseract's page segmentation modes
 
 
 @dataclass(frozen=True)
@@ -37,27 +37,39 @@ class UprightOptions:
 
 @dataclass(frozen=True)
 class Upright:
-    """The turned picture, uint8 (H, W, 3); turns are clockwise degrees; displayed pixels -> upright pixels."""
+    """The turned picture, uint8 (H, W, 3); turns are clockwise degrees; displayed pixels -> upright pixels.
+
+    `text_height_px` is measured anew, since glyphs on their side have their width for a height.
+    """
 
     rgb: Rgb
     rotation_deg: QuarterTurn
     skew_deg: float
     transform: Transform
+    text_height_px: float | None
 
 
 def upright(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> Upright:
     """The picture with its lines of text level and the right way up; unchanged where there is no text to tell."""
-    apart = ink.distance(rgb, ink.ground(rgb, text_height_px or 12))
-    boxes = ink.glyph_boxes(ink.mask(apart))
+    boxes = _glyphs(rgb, text_height_px)
     if len(boxes) < 5:
-        return Upright(rgb, 0, 0.0, np.eye(3))
+        return Upright(rgb, 0, 0.0, np.eye(3), text_height_px)
+    levelled, transform = rgb, np.eye(3)
     skew_deg = measure_skew(boxes, options)
-    levelled, transform = _turned(rgb, skew_deg) if skew_deg else (rgb, np.eye(3))
-    quarter = _quarter_turn(levelled, text_height_px, options)
+    if skew_deg:
+        levelled, transform = _turned(rgb, skew_deg)
+        boxes = _glyphs(levelled, text_height_px)
+        text_height_px = ink.glyph_height(boxes) or text_height_px
+    lying_px = ink.glyph_height(boxes[:, [1, 0, 3, 2, 4]]) if len(boxes) else None
+    quarter = _quarter_turn(levelled, boxes, {0: text_height_px, 90: lying_px}, options)
     if quarter:
         transform = quarter_transform(quarter, levelled.shape[1], levelled.shape[0]) @ transform
         levelled = np.ascontiguousarray(np.rot90(levelled, k=-quarter // 90))
-    return Upright(levelled, quarter, skew_deg, transform)
+    return Upright(levelled, quarter, skew_deg, transform, lying_px if quarter in {90, 270} else text_height_px)
+
+
+def _glyphs(rgb: Rgb, text_height_px: float | None) -> npt.NDArray[np.int32]:
+    return ink.glyph_boxes(ink.mask(ink.distance(rgb, ink.ground(rgb, text_height_px or 12))))
 
 
 def quarter_transform(degrees: QuarterTurn, width: int, height: int) -> Transform:
@@ -127,17 +139,22 @@ def _turned(rgb: Rgb, angle_deg: float) -> tuple[Rgb, Transform]:
     return np.asarray(turned, dtype=np.uint8), transform
 
 
-def _quarter_turn(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> QuarterTurn:
-    """The clockwise turn whose probe reads clearly best; 0 where reading as it is is good or nothing is better."""
-    probe = _probe(rgb, text_height_px, options)
-    if probe is None:
+def _quarter_turn(
+    rgb: Rgb, boxes: npt.NDArray[np.int32], heights_px: dict[int, float | None], options: UprightOptions
+) -> QuarterTurn:
+    """The clockwise turn whose probe reads clearly best; 0 where reading as it is is good or nothing is better.
+
+    `heights_px` has the glyphs' height for text that is level (0) and for text on its side (90).
+    """
+    if len(boxes) < 5:
         return 0
     engine = tesseract.engine(options.tessdata_dir, options.languages)
     worth = dict[QuarterTurn, float]()
     for degrees in _QUARTERS:
         if time.monotonic() > options.deadline:
             return 0
-        words = engine.read(np.ascontiguousarray(np.rot90(probe, k=-degrees // 90)), _BLOCK, options.probe_limit_s)
+        probe = np.rot90(_probe(rgb, boxes, heights_px[degrees % 180], options), k=-degrees // 90)
+        words = engine.read(np.ascontiguousarray(probe), _BLOCK, options.probe_limit_s)
         words = tuple(word for word in words if word.confidence > 0.3)
         confidence, characters = mean_confidence(words), sum(len(word.text) for word in words)
         worth[degrees] = characters * confidence**3
@@ -147,20 +164,16 @@ def _quarter_turn(rgb: Rgb, text_height_px: float | None, options: UprightOption
     return best if worth[best] > 1.5 * worth[0] + 3 else 0
 
 
-def _probe(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> Gray | None:
-    """The part of the picture with most glyphs, enhanced; a square of `probe_px` once scaled."""
-    enhanced = enhance(rgb, text_height_px, EnhanceOptions(glyph_px=20))
-    gray = enhanced.gray
-    dark = gray < 140
-    boxes = ink.glyph_boxes(dark)
-    if len(boxes) < 5:
-        return None
-    side = options.probe_px
-    rows, columns = max(1, gray.shape[0] - side // 2), max(1, gray.shape[1] - side // 2)
-    counts = np.zeros((-(-gray.shape[0] // 70), -(-gray.shape[1] // 70)), np.float32)
-    np.add.at(counts, (boxes[:, 1] // 70, boxes[:, 0] // 70), 1)
-    spread = cv2.boxFilter(counts, -1, (side // 70, side // 70), normalize=False, borderType=cv2.BORDER_CONSTANT)
-    y, x = np.unravel_index(int(np.argmax(spread)), spread.shape)
-    top = int(np.clip(y * 70 + 35 - side // 2, 0, rows))
-    left = int(np.clip(x * 70 + 35 - side // 2, 0, columns))
-    return gray[top : top + side, left : left + side]
+def _probe(rgb: Rgb, boxes: npt.NDArray[np.int32], text_height_px: float | None, options: UprightOptions) -> Gray:
+    """The part of the picture with most glyphs, enhanced; about a square of `probe_px` once scaled."""
+    aim = EnhanceOptions(glyph_px=20)
+    side = max(24, round(options.probe_px * (text_height_px or aim.glyph_px) / aim.glyph_px))
+    block = max(1, side // 6)
+    counts = np.zeros((rgb.shape[0] // block + 1, rgb.shape[1] // block + 1), np.float32)
+    np.add.at(counts, ((boxes[:, 1] + boxes[:, 3] // 2) // block, (boxes[:, 0] + boxes[:, 2] // 2) // block), 1)
+    spread = cv2.boxFilter(counts, -1, (6, 6), normalize=False, borderType=cv2.BORDER_CONSTANT)
+    row, column = np.unravel_index(int(np.argmax(spread)), spread.shape)
+    top = int(np.clip((row - 3) * block, 0, max(0, rgb.shape[0] - side)))
+    left = int(np.clip((column - 3) * block, 0, max(0, rgb.shape[1] - side)))
+    part = np.ascontiguousarray(rgb[top : top + side, left : left + side])
+    return enhance(part, text_height_px, aim).gray
