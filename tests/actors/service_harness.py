@@ -84,9 +84,10 @@ class Service:
             return list(transaction.session.exec(query))
 
     def scalar(self, statement: str) -> object:
-        """What a statement answers first."""
+        """What a statement answers first; None where it answers nothing."""
         with self.database.transaction() as transaction:
-            return transaction.session.scalar(text(statement))
+            found = transaction.session.execute(text(statement))
+            return found.scalar() if found.returns_rows else None
 
     def await_finished(self, job_id: str, patience_s: float = PATIENCE_S) -> Job:
         """The job once it is finished."""
@@ -138,10 +139,16 @@ def open_service(settings: Settings) -> Iterator[Service]:
 @contextmanager
 def worker_process(settings: Settings, reader: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
     """A GPU worker in a process of its own, which reads with the named reader; killed at the end if it still runs."""
+    with part_process(settings, f"gpu.run(Settings.load(), read=stage_faults.{reader})", **variables) as process:
+        yield process
+
+
+@contextmanager
+def part_process(settings: Settings, call: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs one part of the service by `call`, such as `io.run(Settings.load())`."""
     code = (
-        "import stage_faults; from arachne import logs; from arachne.actors import gpu; "
-        "from arachne.settings import Settings; logs.configure('INFO'); "
-        f"gpu.run(Settings.load(), read=stage_faults.{reader})"
+        "import stage_faults; from arachne import logs; from arachne.actors import gpu, io, schedule; "
+        f"from arachne.settings import Settings; logs.configure('INFO'); {call}"
     )
     environment = os.environ | {
         "PYTHONPATH": str(Path(__file__).parent),

@@ -47,3 +47,9 @@ def eventually() -> Callable[..., None]:
 def worker_process(settings: Settings) -> Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]:
     """Starts GPU workers in processes of their own: `worker_process(reader)`."""
     return partial(service_harness.worker_process, settings)
+
+
+@pytest.fixture
+def part_process(settings: Settings) -> Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]:
+    """Starts parts in processes of their own: `part_process("io.run(Settings.load())")`."""
+    return partial(service_harness.part_process, settings)

@@ -1,0 +1,54 @@
+"""The IO worker and the scheduler as processes: they start, do their part, and leave when asked, Redis or not."""
+
+import signal
+
+import pytest
+
+from arachne.actors.broker import make_broker
+from arachne.actors.wake import Waker
+
+pytestmark = pytest.mark.chaos
+
+IO = "io.run(Settings.load())"
+SCHEDULER = "schedule.run(Settings.load())"
+NO_REDIS = {"ARACHNE_REDIS_URL": "redis://127.0.0.1:9/0"}
+
+
+@pytest.mark.parametrize("variables", [{}, NO_REDIS])
+def test_io_worker_mends_the_queue_and_leaves_when_asked(service, part_process, eventually, variables) -> None:
+    """It closes what others left open, by its own ticks, and ends with status 0."""
+    job_id = service.submit("x")
+    service.scalar("UPDATE job SET deadline_at = now() - interval '1 s'")
+    with part_process(IO, **variables) as process:
+        eventually(lambda: service.job(job_id).state == "failed")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+def test_io_worker_takes_wake_ups(service, part_process, eventually) -> None:
+    """Its wake-ups are received and gone."""
+    broker, waker = make_broker(service.settings), Waker(service.settings)
+    with part_process(IO):
+        waker.wake_webhooks()
+        eventually(lambda: not waker._wanted and broker.count_waiting("webhooks") == 0)
+    waker.close()
+    broker.client.close()
+
+
+def test_scheduler_sends_at_once_and_leaves_when_asked(service, part_process, eventually) -> None:
+    """The first minute's messages are there soon after its start."""
+    broker = make_broker(service.settings)
+    with part_process(SCHEDULER) as process:
+        eventually(lambda: broker.count_waiting("maintenance") >= 1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    broker.client.close()
+
+
+def test_scheduler_outlives_redis(service, part_process, eventually) -> None:
+    """It goes on with nobody to send to, and still leaves when asked."""
+    with part_process(SCHEDULER, **NO_REDIS) as process:
+        with pytest.raises(AssertionError):
+            eventually(lambda: process.poll() is not None, 5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
