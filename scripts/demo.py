@@ -136,7 +136,7 @@ def print_results(api: httpx.Client, job_id: str) -> None:
         ms = sum(stage["ms"] or 0 for stage in result["stages"])
         table.add_row(
             image["name"], image["status"] + (" (cached)" if image["cached"] else ""), str(len(words)),
-            f"{result['confidence']:.2f}", f"{ms:.0f}", escape(" ".join(words)[:48]),
+            f"{result['confidence']:.2f}", f"{ms:.0f}", escape(" ".join(words)[: max(12, out.width - 62)]),
         )  # fmt: skip
     out.print(table)
     check(len(job["images"]) == len(IMAGES), f"{len(job['images'])} of {len(IMAGES)} images are listed")
