@@ -22,11 +22,17 @@ def to_json(value: object, status: int = 200) -> Response:
     return Response(body.encode("utf-8", "replace"), status, media_type="application/json")
 
 
-async def answer_job(parts: Parts, caller: Caller, job_id: str, *, wait_s: int | None) -> Response:
-    """The answer to a submission: 200 with a finished job, else 202; held up to `wait_s` for its end."""
-    if wait_s:
-        await parts.watcher.wait(job_id, lambda stand: stand.finished, wait_s)
-    shown = await parts.database.run(show_job, caller.account_id, job_id, base_url=parts.settings.base_url)
+async def answer_job(
+    parts: Parts, caller: Caller, job_id: str, *, wait_s: int | None, shown: dict[str, object] | None = None
+) -> Response:
+    """The answer to a submission: 200 with a finished job, else 202; held up to `wait_s` for its end.
+
+    `shown` is the job resource, where it is known already that the job is finished.
+    """
+    if shown is None:
+        if wait_s:
+            await parts.watcher.wait(job_id, lambda stand: stand.finished, wait_s)
+        shown = await parts.database.run(show_job, caller.account_id, job_id, base_url=parts.settings.base_url)
     response = to_json(shown, 200 if shown["finished"] else 202)
     response.headers["Location"] = f"{parts.settings.base_url}/api/extract/image-jobs/{job_id}"
     if not shown["finished"]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 
 from arachne.actors.wake import Waker
+from arachne.cache import VisionCache, open_cache
 from arachne.database import AsyncDatabase
 from arachne.errors import SetupError
 from arachne.http.authentication import Authenticator
@@ -34,6 +35,7 @@ class Parts:
     usage_log: UsageLog
     watcher: JobWatcher
     waker: Waker
+    cache: VisionCache
     loading: asyncio.Semaphore
 
 
@@ -57,6 +59,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
         usage_log=UsageLog(database),
         watcher=JobWatcher(database),
         waker=Waker(settings),
+        cache=open_cache(settings),
         loading=asyncio.Semaphore(LOADING),
     )
     tasks = [asyncio.create_task(parts.usage_log.run()), asyncio.create_task(parts.watcher.run())]
@@ -68,6 +71,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
             with suppress(asyncio.CancelledError):
                 await task
         await asyncio.to_thread(parts.waker.close)
+        await asyncio.to_thread(parts.cache.close)
         await parts.usage_log.flush()
         await parts.limiter.close()
         await database.close()

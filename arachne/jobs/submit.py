@@ -28,6 +28,7 @@ from arachne.webhooks.endpoints import ensure_job_endpoint
 BULK_S = 600  # a large job's images come due as if they had been sent that much later, but never more
 
 _TOUCH = text("UPDATE blob SET stored_at = now() WHERE sha256 = ANY(:digests) RETURNING sha256")
+_NO_WAIT = text("SET LOCAL synchronous_commit = off")
 _KEEP = text("""
 INSERT INTO blob (sha256, size_bytes, format)
 SELECT * FROM unnest(CAST(:digests AS text[]), CAST(:sizes AS bigint[]), CAST(:formats AS text[]))
@@ -87,15 +88,20 @@ class NewJob:
 
 @dataclass(frozen=True)
 class Submitted:
-    """The job made, whether it is finished already, and how many images wait to be read."""
+    """The job made, whether it is finished already, how many images wait, and the result for each key that had one."""
 
     job_id: str
     finished: bool
     waiting: int
+    result_ids: Mapping[bytes, str]
 
 
 def touch_blobs(transaction: Transaction, digests: Iterable[str]) -> set[str]:
-    """Those of the originals that are on record, kept from the sweeper for its grace period."""
+    """Those of the originals that are on record, kept from the sweeper for its grace period.
+
+    Call it last in a transaction of its own: losing the touch in a crash loses nothing, so its commit isn't waited for.
+    """
+    transaction.session.execute(_NO_WAIT)
     return set(transaction.session.scalars(_TOUCH, {"digests": sorted(set(digests))}))
 
 
@@ -120,7 +126,8 @@ def submit(transaction: Transaction, new: NewJob, settings: Settings, box: Secre
         complete(transaction, new.reservation, new.fingerprint, job.job_id)
     tally = _tally(rows)
     done = count(transaction, {job.job_id: tally}, settings) if tally != Tally() else []
-    return Submitted(job.job_id, bool(done), sum(bool(row["waits"]) for row in rows))
+    waiting = sum(bool(row["waits"]) for row in rows)
+    return Submitted(job.job_id, bool(done), waiting, {key: hit.result_id for key, hit in hits.items()})
 
 
 def _hold_hits(transaction: Transaction, images: Sequence[NewImage]) -> dict[bytes, CachedResult]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 from sqlalchemy import text
 from sqlmodel import col, select
@@ -84,8 +85,11 @@ def show_job(
     base_url: str,
     with_results: bool = False,
     after_index: int | None = None,
+    known: Mapping[str, object] = MappingProxyType({}),
 ) -> dict[str, object]:
     """The job resource as JSON, with one page of its images from after `after_index`.
+
+    `known` are results by id that need not be loaded.
 
     Raises:
         NotFound: the account has no such job.
@@ -97,7 +101,8 @@ def show_job(
     query = query.order_by(col(Image.index)).limit(size + 1).execution_options(populate_existing=True)
     found = transaction.session.exec(query).all()
     images, more = found[:size], len(found) > size
-    results = load_results(transaction, images) if with_results or job.single else {}
+    inlined = [image for image in images if (with_results or job.single) and image.result_id not in known]
+    results = {**known, **load_results(transaction, inlined)}
     views = [view_image(image, base_url) for image in images]
     members = _summary(transaction, job) | {
         "images": views,

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 
+import anyio.to_thread
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 from sqlalchemy import text
@@ -10,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from arachne.cache import CacheKey
 from arachne.database import Transaction
 from arachne.errors import ArachneError
 from arachne.http.operations import Answer, Operation, Resource
@@ -18,6 +20,7 @@ from arachne.schemas.health import Checks, Health, Readiness, State
 
 CHECK_TIMEOUT_S = 2.0
 _NEEDED = ("postgres", "storage")
+_PROBE = CacheKey("probe", "", "", "", "")
 
 
 async def show_health(_request: Request, _parts: Parts) -> Response:
@@ -31,7 +34,7 @@ async def show_readiness(_: Request, parts: Parts) -> Response:
         _state(parts.database.run(_ping)),
         _state(_ping_redis(parts.settings.redis_url or "")),
         _state(parts.storage.check_async()),
-        _published(parts, "cache", default="ok"),
+        _cache(parts),
         _vlm(parts),
     )
     checks = Checks(postgres=states[0], redis=states[1], storage=states[2], cache=states[3], vlm=states[4])
@@ -51,6 +54,16 @@ async def _state(check: Awaitable[object]) -> State:
     except (ArachneError, SQLAlchemyError, RedisError, OSError):  # a TimeoutError is an OSError
         return "unavailable"
     return "ok"
+
+
+async def _cache(parts: Parts) -> State:
+    """Whether what is put into this machine's cache comes out again."""
+
+    def probe() -> bool:
+        parts.cache.put(_PROBE, b"{}")
+        return parts.cache.get(_PROBE) == b"{}"
+
+    return "ok" if await anyio.to_thread.run_sync(probe) else "unavailable"
 
 
 async def _vlm(parts: Parts) -> State:

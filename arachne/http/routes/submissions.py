@@ -1,6 +1,7 @@
 """`POST /api/extract/image` and `/images`: a submission becomes a job."""
 
 import re
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -8,17 +9,20 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from arachne.database import Transaction
 from arachne.errors import InvalidOptions
 from arachne.http import bodies
 from arachne.http.admission import Admitted, admit_all, look_at_images, read_terms
 from arachne.http.answers import answer_job
 from arachne.http.exchange import Caller, caller_of, exchange_of
 from arachne.http.intake import FORM, Arrival, Intake, read_intake
+from arachne.http.nearby import keep_nearby, read_nearby
 from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
 from arachne.http.preferences import read_wait
 from arachne.jobs.idempotency import Remembered, Reservation, compute_fingerprint, release, reserve
 from arachne.jobs.submit import NewJob, Submitted, submit
+from arachne.jobs.views import show_job
 from arachne.schemas.job import JobView, SingleJobView
 from arachne.schemas.options import Options
 from arachne.schemas.submission import BatchSubmission, SingleSubmission, SubmissionTerms
@@ -28,6 +32,8 @@ MAX_KEY = 255
 _KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
 _LISTS = ("stages", "languages")
 REPLAYED = "Idempotent-Replayed"
+Made = tuple[Submitted, dict[str, object] | None]
+"""A job just made, and its resource where it is finished already."""
 
 
 async def submit_image(request: Request, parts: Parts) -> Response:
@@ -52,15 +58,16 @@ async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
         if isinstance(held, Reservation):
             await parts.database.run(release, held)
         raise
-    if submitted is not None and submitted.waiting:
-        parts.waker.wake_gpu()
-    if submitted is not None and submitted.finished:
-        parts.waker.wake_webhooks()
-    job_id = submitted.job_id if submitted is not None else _remembered_id(held)
-    response = await answer_job(parts, caller, job_id, wait_s=read_wait(request.headers))
     if submitted is None:
+        response = await answer_job(parts, caller, _remembered_id(held), wait_s=read_wait(request.headers))
         response.headers[REPLAYED] = "true"
-    return response
+        return response
+    job, shown = submitted
+    if job.waiting:
+        parts.waker.wake_gpu()
+    if job.finished:
+        parts.waker.wake_webhooks()
+    return await answer_job(parts, caller, job.job_id, wait_s=read_wait(request.headers), shown=shown)
 
 
 async def _accept(
@@ -71,7 +78,7 @@ async def _accept(
     held: Reservation | Remembered | None,
     *,
     single: bool,
-) -> Submitted | None:
+) -> Made | None:
     """The job made; None where an earlier one answers."""
     if isinstance(held, Remembered):
         held.check(_fingerprint(request, intake, read_terms(intake)))
@@ -82,7 +89,20 @@ async def _accept(
     new = _new_job(request, caller, admitted, single=single)
     if isinstance(held, Reservation):
         new = _with_reservation(new, held, _fingerprint(request, intake, terms))
-    return await parts.database.run(submit, new, parts.settings, parts.box)
+    nearby = await read_nearby(parts, admitted.images[0].key) if single else {}
+    job, shown = await parts.database.run(_make, new, parts, nearby)
+    if single and shown is not None and not nearby:
+        await keep_nearby(parts, admitted.images[0].key, shown["result"])
+    return job, shown
+
+
+def _make(transaction: Transaction, new: NewJob, parts: Parts, nearby: Mapping[bytes, object]) -> Made:
+    submitted = submit(transaction, new, parts.settings, parts.box)
+    if not submitted.finished:
+        return submitted, None
+    known = {result_id: nearby[key] for key, result_id in submitted.result_ids.items() if key in nearby}
+    base_url = parts.settings.base_url
+    return submitted, show_job(transaction, new.account_id, submitted.job_id, base_url=base_url, known=known)
 
 
 def _new_job(request: Request, caller: Caller, admitted: Admitted, *, single: bool) -> NewJob:
