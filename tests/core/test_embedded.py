@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 import pytest
@@ -20,7 +21,7 @@ from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from sqlalchemy import create_engine, text
 
 from arachne.embedded import Servers, binaries, datadir, servers
-from arachne.embedded.process import Owner, await_former, server_owner
+from arachne.embedded.process import await_former, ourselves, server_owner
 from arachne.embedded.sockets import socket_dir
 from arachne.embedded.startup import plan_postgres, run
 from arachne.errors import SetupError
@@ -128,31 +129,34 @@ def test_sockets_are_short_and_private(tmp_path: Path) -> None:
     assert not sockets.exists()
 
 
-def test_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder for temporary files, with a path short enough for sockets (a test's own folder may be too deep)."""
+    with TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o711)
+        monkeypatch.setattr("tempfile.tempdir", folder)
+        yield Path(folder)
+
+
+def test_folder_of_somebody_else_is_not_used(tmp_path: Path, temporary: Path) -> None:
     """A link planted where our socket folder would be is passed by."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
-    (tmp_path / "t").mkdir()
-    (tmp_path / "t").chmod(0o711)
-    ours = Owner(None, os.geteuid(), os.getegid())
-    with socket_dir(tmp_path, ours) as sockets:
-        planted = sockets
-    planted.symlink_to(tmp_path)
-    with socket_dir(tmp_path, ours) as sockets:
-        assert sockets.parent != planted.parent
+    with socket_dir(tmp_path, ourselves()) as sockets:
+        assert sockets.parent == temporary
+    sockets.symlink_to(tmp_path)
+    with socket_dir(tmp_path, ourselves()) as elsewhere:
+        assert elsewhere.parent != temporary
+    assert tmp_path.is_dir()
 
 
-def test_folders_of_the_killed_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_the_killed_are_swept(tmp_path: Path, temporary: Path) -> None:
     """What a killed process left is removed some time later; what is in use, or just made, stays."""
-    tmp_path.chmod(0o711)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    ours = Owner(None, os.geteuid(), os.getegid())
-    left, fresh = tmp_path / "arachne-0123456789ab", tmp_path / "arachne-ba9876543210"
+    left, fresh = temporary / "arachne-0123456789ab", temporary / "arachne-ba9876543210"
     for folder in (left, fresh):
         folder.mkdir()
     os.utime(left, (0, 0))
-    with socket_dir(tmp_path / "one", ours) as used:
+    with socket_dir(tmp_path / "one", ourselves()) as used:
         os.utime(used, (0, 0))
-        with socket_dir(tmp_path / "two", ours):
+        with socket_dir(tmp_path / "two", ourselves()):
             assert (left.exists(), fresh.exists(), used.exists()) == (False, True, True)
 
 
