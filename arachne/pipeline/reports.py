@@ -42,7 +42,7 @@ class Reports:
         """The stage's output, or the fallback where it fails, which is reported.
 
         Raises:
-            ImageError: what the stage raised on purpose; OutOfMemory for a MemoryError, as more work would meet the next.
+            ImageError: what the stage raised on purpose; OutOfMemory for a MemoryError, since more work meets the next.
         """
         started = time.perf_counter()
         try:

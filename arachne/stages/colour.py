@@ -10,6 +10,7 @@ from arachne.stages.arrays import Rgb
 
 _SRGB = ImageCms.createProfile("sRGB")
 _WHITE, _BLACK = 255, 0
+_STRIP_PIXELS = 1_000_000
 _CMS_MODES = {"L", "RGB", "CMYK"}
 
 
@@ -17,8 +18,18 @@ def to_rgb(image: Image.Image, notes: list[str]) -> Rgb:
     """The loaded image as uint8 (H, W, 3), writable; `notes` gets what had to be ignored."""
     profile = image.info.get("icc_profile")
     flat, alpha = _split_alpha(_eight_bit(image))
-    rgb = np.array(_through_profile(flat, profile, notes).convert("RGB"))
+    rgb = _pixels(_through_profile(flat, profile, notes))
     return rgb if alpha is None else _lay_on_ground(rgb, alpha)
+
+
+def _pixels(image: Image.Image) -> Rgb:
+    """The image as an array, made in strips: Pillow's own way holds large pictures three times."""
+    rgb = np.empty((image.height, image.width, 3), np.uint8)
+    rows = max(1, _STRIP_PIXELS // image.width)
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        rgb[top : top + rows] = np.asarray(strip.convert("RGB"))
+    return rgb
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
@@ -43,7 +54,7 @@ def _stretched(samples: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
 
 def _split_alpha(image: Image.Image) -> tuple[Image.Image, npt.NDArray[np.uint8] | None]:
     if not image.has_transparency_data:
-        return (image.convert("RGB") if image.mode in {"P", "1"} else image), None
+        return image, None
     full = image.convert("RGBA")
     alpha = np.asarray(full.getchannel("A"))
     return full.convert("RGB"), None if int(alpha.min()) == 255 else alpha

@@ -18,7 +18,7 @@ class EnhanceOptions:
     glyph_px: float = 20
     min_scale: float = 0.3
     max_scale: float = 4
-    max_pixels: int = 16_000_000
+    max_pixels: int = 12_000_000
     min_stretch: int = 40
 
 
@@ -38,21 +38,27 @@ def enhance(rgb: Rgb, text_height_px: float | None, options: EnhanceOptions) -> 
     Each pixel's darkness is its distance from the ground around it, in whichever channel differs most, so dark,
     light and coloured grounds come out alike; faint text is stretched to full contrast, noise is not.
     """
-    height = text_height_px or options.glyph_px
+    height, shrink = text_height_px or options.glyph_px, min(1.0, _most(rgb, options))
+    displayed = rgb.shape
+    rgb, height = resized(rgb, shrink), height * shrink  # before anything larger than the picture is made of it
     behind = ink.ground(rgb, height)
     apart = ink.distance(rgb, behind)
     scale = _scale(rgb, height, options)
     gray = _stretched(resized(apart, scale), options)
-    factors = gray.shape[1] / rgb.shape[1], gray.shape[0] / rgb.shape[0]
+    factors = gray.shape[1] / displayed[1], gray.shape[0] / displayed[0]
     dark = float((behind[::4, ::4].max(axis=2) < 128).mean())
-    return Enhanced(gray, scale, scaling(*factors), round(dark, 4))
+    return Enhanced(gray, scale * shrink, scaling(*factors), round(dark, 4))
 
 
 def _scale(rgb: Rgb, height_px: float, options: EnhanceOptions) -> float:
     wanted = float(np.clip(options.glyph_px / height_px, options.min_scale, options.max_scale))
-    most = float((options.max_pixels / (rgb.shape[0] * rgb.shape[1])) ** 0.5)
-    scale = min(wanted, most)
+    scale = min(wanted, _most(rgb, options))
     return 1.0 if 0.9 < scale < 1.1 else scale
+
+
+def _most(rgb: Rgb, options: EnhanceOptions) -> float:
+    """The scale at which the picture has the most pixels it may have."""
+    return float((options.max_pixels / (rgb.shape[0] * rgb.shape[1])) ** 0.5)
 
 
 def _stretched(apart: Gray, options: EnhanceOptions) -> Gray:

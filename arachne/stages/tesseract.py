@@ -7,6 +7,7 @@ import os
 
 os.environ.setdefault("OMP_THREAD_LIMIT", "1")  # before the library starts its threads; more make it slower
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,14 +52,21 @@ class TesserocrEngine:
             api.SetVariable(name, value)
 
     def read(self, gray: Gray, mode: int, limit_s: float) -> tuple[EngineWord, ...]:
-        """The words of uint8 (H, W), fewer where `limit_s` is up."""
+        """The words of uint8 (H, W), fewer where `limit_s` is up.
+
+        Raises:
+            RuntimeError: Tesseract gave up before that.
+        """
         framed = np.pad(gray, MARGIN_PX, constant_values=255)
         height, width = framed.shape
         self._api.SetPageSegMode(mode)
         self._api.SetImageBytes(framed.tobytes(), width, height, 1, width)
         self._api.SetSourceResolution(_RESOLUTION_DPI)
         try:
-            self._api.Recognize(max(1, int(limit_s * 1000)))
+            started = time.monotonic()
+            done = self._api.Recognize(max(1, int(limit_s * 1000)))
+            if not done and time.monotonic() - started < limit_s:
+                raise RuntimeError("recognition stopped, most likely for want of memory")
             return tuple(self._words())
         finally:
             self._api.Clear()  # forgets the picture, keeps the language data

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arachne.stages import ink, tesseract
-from arachne.stages.arrays import Gray, Rgb, Transform, shifting
+from arachne.stages.arrays import Gray, Rgb, Transform, resized, shifting
 from arachne.stages.enhance import EnhanceOptions, enhance
 from arachne.stages.read import mean_confidence
 
@@ -18,6 +18,7 @@ VERSION = 1
 
 QuarterTurn = Literal[0, 90, 180, 270]
 _QUARTERS: tuple[QuarterTurn, ...] = (0, 90, 180, 270)
+_MOST_PIXELS = 8_000_000
 _BLOCK = 6  # of Tesseract's page segmentation modes
 
 
@@ -69,7 +70,12 @@ def upright(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> 
 
 
 def _glyphs(rgb: Rgb, text_height_px: float | None) -> npt.NDArray[np.int32]:
-    return ink.glyph_boxes(ink.mask(ink.distance(rgb, ink.ground(rgb, text_height_px or 12))))
+    """Boxes of glyphs in the picture's pixels; large pictures are looked at scaled down."""
+    factor = min(1.0, float((_MOST_PIXELS / (rgb.shape[0] * rgb.shape[1])) ** 0.5))
+    small = resized(rgb, factor)
+    apart = ink.distance(small, ink.ground(small, (text_height_px or 12) * factor))
+    boxes = ink.glyph_boxes(ink.mask(apart))
+    return boxes if factor == 1 else np.asarray(boxes / factor, dtype=np.int32)
 
 
 def quarter_transform(degrees: QuarterTurn, width: int, height: int) -> Transform:

@@ -71,7 +71,15 @@ def test_a_png_of_only_a_header_passes() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"just text", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"P5 2 2 255\n0000", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"II*\0"],
+    [
+        b"",
+        b"just text",
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        b"P5 2 2 255\n0000",
+        b"\x89PNG\r\n\x1a\n",
+        b"GIF89a",
+        b"II*\0",
+    ],
 )
 def test_no_image_is_unsupported(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(data)
