@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from arachne.http.draining import DrainingMiddleware
 from arachne.http.exchange import ExchangeMiddleware
 from arachne.http.hosts import HostsMiddleware
-from arachne.http.parts import open_parts
+from arachne.http.parts import Parts, open_parts
 from arachne.http.problems import ProblemsMiddleware
 from arachne.http.routes import all_resources
 from arachne.http.usage_log import UsageLogMiddleware
@@ -36,6 +37,12 @@ class App:
             return
         await self._app(scope, receive, send)
 
+    def drain(self) -> None:
+        """Let everything that only waits end now."""
+        parts = getattr(self.starlette.state, "parts", None)
+        if isinstance(parts, Parts):
+            parts.watcher.drain()
+
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """The app ready to serve, its parts closed at the end."""
@@ -47,7 +54,7 @@ class App:
         async with open_parts(self.settings) as parts:
             starlette.state.parts = parts
             logged = UsageLogMiddleware(ProblemsMiddleware(self._inner), parts.usage_log)
-            self._app = ExchangeMiddleware(logged)
+            self._app = DrainingMiddleware(ExchangeMiddleware(logged))
             yield
 
 

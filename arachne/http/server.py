@@ -1,14 +1,16 @@
 """The API process: uvicorn around the application, without an access log (that is the usage log's part)."""
 
+from types import FrameType
+
 import uvicorn
 
-from arachne.http.app import create_app
+from arachne.http.app import App, create_app
 from arachne.settings import Settings
 
 KEEP_ALIVE_S = 75
 SHUTDOWN_S = 20
 BACKLOG = 1024
-MAX_HEADER_BYTES = 64 * 1024
+MAX_HEADER_BYTES = 32 * 1024  # besides what a single read of the socket brings
 
 
 def serve(settings: Settings) -> None:
@@ -17,13 +19,27 @@ def serve(settings: Settings) -> None:
     Raises:
         SystemExit: the address is taken, or a part could not be opened.
     """
-    uvicorn.Server(configure(settings)).run()
+    app = create_app(settings)
+    DrainingServer(configure(app, settings), app).run()
 
 
-def configure(settings: Settings) -> uvicorn.Config:
+class DrainingServer(uvicorn.Server):
+    """Ends long polls at once when asked to stop, so that stopping doesn't wait for them."""
+
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop after the requests under way."""
+        self._app.drain()
+        super().handle_exit(sig, frame)
+
+
+def configure(app: App, settings: Settings) -> uvicorn.Config:
     """The server's configuration."""
     return uvicorn.Config(
-        create_app(settings),
+        app,
         host=settings.host,
         port=settings.port,
         loop="uvloop",

@@ -60,6 +60,11 @@ class Service:
         async with self.database.session() as session:
             await session.execute(text(statement))
 
+    async def count(self, table: str) -> int:
+        """Number of rows."""
+        async with self.database.session() as session:
+            return int((await session.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one())
+
 
 Start = Callable[..., AbstractAsyncContextManager[Service]]
 

@@ -59,15 +59,16 @@ async def test_other_schemes_and_empty_tokens_are_401(shared: Service, header: s
 
 @on_shared
 async def test_forged_tokens_are_401_never_500(shared: Service) -> None:
-    for fault, forged in FORGED.items():
-        try:
-            raw = f"Bearer {forged}".encode("latin-1")
-        except UnicodeEncodeError:
-            continue
-        response = await shared.client.get("/api/usage", headers=[(b"Authorization", raw)])
+    async def one(fault: str, forged: str) -> None:
+        response = await shared.client.get(
+            "/api/usage", headers=[(b"Authorization", f"Bearer {forged}".encode("latin-1"))]
+        )
         assert response.status_code == 401, fault
         assert response.headers["www-authenticate"] == 'Bearer error="invalid_token"', fault
         assert response.headers["content-type"] == "application/problem+json"
+
+    sendable = {fault: forged for fault, forged in FORGED.items() if max(map(ord, forged), default=0) < 256}
+    await asyncio.gather(*(one(fault, forged) for fault, forged in sendable.items()))
 
 
 @on_shared
