@@ -10,7 +10,7 @@ from typing import Any
 import redis
 from dramatiq import Message, MessageProxy, Middleware
 from dramatiq.brokers.redis import RedisBroker, _RedisConsumer
-from dramatiq.errors import ConnectionClosed
+from dramatiq.errors import BrokerConnectionError, ConnectionClosed
 from dramatiq.middleware import Retries, ShutdownNotifications, TimeLimit
 from periodiq import PeriodiqMiddleware
 from redis.backoff import NoBackoff
@@ -33,6 +33,7 @@ LATE_S = 30  # a periodic message older than this is dropped: the next one comes
 _DATABASES = 16
 
 _LOST = (redis.ConnectionError, redis.TimeoutError)
+UNSENT = (BrokerConnectionError, redis.RedisError)  # Redis can't be reached, or takes nothing: full, read-only
 
 
 class StallProofBroker(RedisBroker):

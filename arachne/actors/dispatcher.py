@@ -17,7 +17,7 @@ from arachne.actors.finisher import Finisher
 from arachne.actors.pool import PoolLostError, StagePool
 from arachne.bodies import Reading
 from arachne.database import Database
-from arachne.errors import ArachneError, Gone, LanguageMissing, ReadFailed, SetupError, Unavailable
+from arachne.errors import ArachneError, Gone, ReadFailed, SetupError, Unavailable
 from arachne.jobs.claim import Claimed, Claims, KeyOf, claim
 from arachne.jobs.reconcile import reconcile, recover_unheld
 from arachne.pipeline import ReadRequest
@@ -99,6 +99,10 @@ class Dispatcher:
                 self._fill()
             except Unavailable as error:
                 log.warning("the queue waits for the database: %s", error.message)
+            except SetupError as error:
+                self._fault = error
+            except Exception:
+                log.exception("looking for images failed; it is tried again")
             if self._fault is not None:
                 self._close(wait_s=0.0)
                 raise self._fault
@@ -109,6 +113,7 @@ class Dispatcher:
         if thorough:
             self._reconciled_at = monotonic()
         means = self._means
+        self._pool.mend()
         reconcile(means.database, means.settings, thorough=thorough)
         means.database.run(recover_unheld, self._worker_id(), self._held_ids(), means.settings)
 
@@ -136,7 +141,7 @@ class Dispatcher:
         finisher = self._means.finisher
         try:
             self._hand_over(image)
-        except (Gone, LanguageMissing) as error:
+        except Gone as error:
             self._end(image, finisher.fail, ReadFailed(error.message))
         except (Unavailable, PoolLostError) as error:
             log.warning("image %s goes back to the queue: %s", image.image_id, error)
@@ -153,6 +158,8 @@ class Dispatcher:
         means = self._means
         if self._stopping.is_set():
             self._end(image, means.finisher.give_back)
+        elif image.fault is not None:
+            self._end(image, means.finisher.fail, ReadFailed(image.fault))
         elif image.hit is not None:
             self._end(image, means.finisher.answer_from_cache)
         else:

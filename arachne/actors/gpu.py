@@ -18,7 +18,7 @@ from arachne.actors.stage_process import THREAD_LIMITS, Read
 from arachne.actors.wake import WAKE_GPU, Waker, declare_wake
 from arachne.cache import CacheKey, open_cache
 from arachne.database import Database
-from arachne.errors import SetupError
+from arachne.errors import LanguageMissing, SetupError
 from arachne.jobs.claim import Claimed
 from arachne.jobs.publications import Published, publish
 from arachne.pipeline import ReadRequest, pipeline_version, read_image
@@ -42,9 +42,12 @@ class Reader:
     facts: Published
 
     def key_of(self, options: Options, account_id: str, digest: str) -> CacheKey:
-        """What the result depends on. A language that is missing here is told when the image is read."""
-        known = self.facts if options.languages is None else self._with(options.languages)
-        return cache_key(options, account_id, digest, self.settings, known)
+        """What the result depends on.
+
+        Raises:
+            LanguageMissing: a language is not installed on this machine.
+        """
+        return cache_key(options, account_id, digest, self.settings, self.facts)
 
     def request_of(self, image: Claimed) -> ReadRequest:
         """What the subprocess is asked.
@@ -63,10 +66,6 @@ class Reader:
             vlm_configured=settings.vlm_protocol != "none",
             model_version=image.key.model_version,
         )
-
-    def _with(self, more: list[str]) -> Published:
-        everything = tuple(dict.fromkeys((*self.facts.languages, *(code for code in more if code != languages.AUTO))))
-        return Published(self.facts.pipeline_version, everything, self.facts.model_versions)
 
 
 def run(settings: Settings, *, read: Read = read_image) -> None:
@@ -103,10 +102,14 @@ def find_reader(settings: Settings) -> Reader:
     """What is installed here.
 
     Raises:
-        SetupError: there is no language data.
+        SetupError: there is no language data, or not that of the default languages.
     """
     tessdata_dir = languages.merge(settings.tessdata_dir, settings.data_dir / "cache")
     facts = Published(pipeline_version(tessdata_dir), languages.installed(settings.tessdata_dir))
+    try:
+        languages.resolve(None, settings.languages, facts.languages)
+    except LanguageMissing as error:
+        raise SetupError(f"ARACHNE_LANGUAGES: {error.message}") from None
     return Reader(settings, tessdata_dir, facts)
 
 

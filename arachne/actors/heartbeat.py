@@ -46,6 +46,8 @@ class Heartbeat:
                 if reachable:
                     log.warning("worker %s can't beat: %s", self.worker_id, error.message)
                 reachable = False
+            except Exception:
+                log.exception("worker %s missed a beat", self.worker_id)
             else:
                 reachable = True
 

@@ -118,6 +118,9 @@ class Ticker:
             except Unavailable as error:
                 log.warning("reconciling waits for the database: %s", error.message)
                 continue
+            except Exception:
+                log.exception("reconciling failed; it is tried again")
+                continue
             if found.queued:
                 self._waker.wake_gpu()
             if found.late or found.closed:

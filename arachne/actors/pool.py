@@ -45,6 +45,7 @@ class StagePool:
         self._settings = settings
         self._lock = Lock()
         self._restarts = 0
+        self._open: set[Future[Reading]] = set()
         self._pool = self._start()
 
     def schedule(
@@ -67,8 +68,17 @@ class StagePool:
         except BaseException:
             os.close(handle)
             raise
+        self._open.add(future)
         future.add_done_callback(lambda ended: self._ended(ended, handle, done))
         return future
+
+    def mend(self) -> None:
+        """Replace a pool that broke. What it never answered is answered with PoolLostError.
+
+        Raises:
+            SetupError: it breaks again and again; says so.
+        """
+        self._usable()
 
     def stop(self) -> None:
         """End all subprocesses at once."""
@@ -77,6 +87,7 @@ class StagePool:
 
     def _ended(self, future: "Future[Reading]", handle: int, done: Callable[["Future[Reading]"], object]) -> None:
         os.close(handle)
+        self._open.discard(future)
         if not future.cancelled() and future.exception() is None:
             self._restarts = 0
         done(future)
@@ -91,9 +102,12 @@ class StagePool:
             log.warning("the stage pool broke and is replaced (%d)", self._restarts)
             self._pool.stop()  # type: ignore[no-untyped-call]
             self._pool.join()
+            unanswered = list(self._open)
             time.sleep(RESTART_PAUSE_S * self._restarts)
             self._pool = self._start()
-            return self._pool
+        for future in unanswered:
+            future.cancel()
+        return self._pool
 
     def _start(self) -> ProcessPool:
         pool = ProcessPool(

@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from dramatiq import Actor
-from dramatiq.errors import BrokerConnectionError
 from periodiq import Scheduler
 
-from arachne.actors.broker import make_broker
+from arachne.actors.broker import UNSENT, make_broker
 from arachne.actors.maintenance import declare_maintenance
 from arachne.settings import Settings
 
@@ -24,7 +23,7 @@ class PatientScheduler(Scheduler):  # type: ignore[misc]  # published without ty
         """Send what is due now."""
         try:
             super().send_actors(actors, now)
-        except BrokerConnectionError as error:
+        except UNSENT as error:
             log.warning("Redis takes no periodic messages, workers look by themselves meanwhile: %s", error)
 
 

@@ -6,9 +6,8 @@ from threading import Event, Lock, Thread
 
 import dramatiq
 from dramatiq import Actor, Broker, Message
-from dramatiq.errors import BrokerConnectionError
 
-from arachne.actors.broker import GPU, WEBHOOKS, StallProofBroker, make_broker
+from arachne.actors.broker import GPU, UNSENT, WEBHOOKS, StallProofBroker, make_broker
 from arachne.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -87,7 +86,7 @@ class Waker:
         try:
             for name in sorted(names):
                 _send(self._broker, name)
-        except BrokerConnectionError as error:
+        except UNSENT as error:
             with self._lock:
                 self._wanted |= names
             if not self._break_s:

@@ -1,19 +1,21 @@
 """Images handed to workers: fair between accounts, small jobs first, each claim fenced by its `claim_id`."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
+from pydantic import ValidationError
 from sqlalchemy import Row, text
 
 from arachne.cache.shared import CachedResult, lookup
 from arachne.database import Transaction
+from arachne.errors import ArachneError
 from arachne.jobs.flights import take_flights
 from arachne.schemas.options import Options
 from arachne.schemas.tables import Job
 from arachne.settings import Settings
-from arachne.versions import CacheKey
+from arachne.versions import NO_MODEL, CacheKey
 from arachne.webhooks.outbox import emit_job_event
 
 # Accounts looked at in one claim; with more of them waiting, the window moves on by `start`.
@@ -60,7 +62,7 @@ FROM locked WHERE i.image_id = locked.image_id
 RETURNING i.image_id, i.job_id, i.account_id, i.sha256, i.size_bytes, i.attempts
 """)
 
-# NO KEY: updating an image twice in a transaction checks its foreign key anew and so shares the job's key, in any order.
+# NO KEY: an image updated twice in a transaction has its foreign key checked anew, which shares the job's key.
 _START_JOBS = text("""
 WITH first_claimed AS (
     SELECT job_id FROM job WHERE job_id = ANY(:job_ids) AND state = 'queued' ORDER BY job_id FOR NO KEY UPDATE)
@@ -76,6 +78,7 @@ class Claimed:
     """An image this worker alone may finish.
 
     `key` is what its result depends on, `hit` a result that already answers it. `attempts` counts earlier hand-overs.
+    With a `fault` it can't be read here at all, and says why.
     """
 
     image_id: str
@@ -88,6 +91,7 @@ class Claimed:
     options: Options
     key: CacheKey
     hit: CachedResult | None = None
+    fault: str | None = None
 
 
 class Claims(NamedTuple):
@@ -123,7 +127,7 @@ def claim(
     if not rows:
         return Claims([], 0)
     job_ids = sorted({row.job_id for row in rows})
-    options = {job_id: Options.model_validate(stored) for job_id, stored in _options(transaction, job_ids)}
+    options = {row.job_id: row.options for row in transaction.session.execute(_OPTIONS, {"job_ids": job_ids})}
     claimed = [_claimed(row, claim_id, options[row.job_id], key_of) for row in rows]
     images = _look_up(transaction, claimed, worker_id)
     _start_jobs(transaction, {image.job_id for image in images}, settings)
@@ -136,7 +140,17 @@ def _start_jobs(transaction: Transaction, job_ids: Collection[str], settings: Se
         emit_job_event(session, settings, session.get_one(Job, job_id, populate_existing=True), "job.started")
 
 
-def _claimed(row: Row[Any], claim_id: UUID, options: Options, key_of: KeyOf) -> Claimed:
+def _claimed(row: Row[Any], claim_id: UUID, stored: object, key_of: KeyOf) -> Claimed:
+    """The claimed image. One whose options or language this worker doesn't know keeps no other from being read."""
+    fault = None
+    options, key = Options(cache="bypass"), CacheKey(row.account_id, row.sha256, NO_MODEL, "", "")
+    try:
+        options = Options.model_validate(stored)
+        key = key_of(options, row.account_id, row.sha256)
+    except ValidationError as error:
+        fault = f"This version can't read the job's options ({error.error_count()} faults). Submit the image again."
+    except ArachneError as error:
+        fault, options = error.message, Options(cache="bypass")
     return Claimed(
         image_id=row.image_id,
         job_id=row.job_id,
@@ -146,13 +160,9 @@ def _claimed(row: Row[Any], claim_id: UUID, options: Options, key_of: KeyOf) -> 
         size_bytes=row.size_bytes or 0,
         attempts=row.attempts,
         options=options,
-        key=key_of(options, row.account_id, row.sha256),
+        key=key,
+        fault=fault,
     )
-
-
-def _options(transaction: Transaction, job_ids: Sequence[str]) -> Sequence[tuple[str, dict[str, object]]]:
-    rows = transaction.session.execute(_OPTIONS, {"job_ids": job_ids})
-    return [(row.job_id, row.options) for row in rows]
 
 
 def _look_up(transaction: Transaction, claimed: list[Claimed], worker_id: str) -> list[Claimed]:

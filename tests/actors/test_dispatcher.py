@@ -69,3 +69,11 @@ def test_missing_language_fails_its_image(busy_service) -> None:
     job_id = busy_service.submit("x", options={"languages": ["xyz"]})
     assert busy_service.await_finished(job_id).state == "failed"
     assert "xyz" in busy_service.images(job_id)[0].error_message
+
+
+def test_job_of_another_version_fails_alone(busy_service) -> None:
+    """Options this version doesn't know fail their job and nothing else."""
+    strange = busy_service.submit("strange", options={"invented": True})
+    plain = busy_service.submit("plain")
+    assert busy_service.await_finished(plain).state == "completed"
+    assert busy_service.await_finished(strange).state == "failed"

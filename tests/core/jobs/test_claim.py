@@ -5,6 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from arachne.errors import LanguageMissing
+from arachne.jobs.claim import claim
+
 
 def test_account_with_least_in_flight_goes_first(queue) -> None:
     """A big backlog delays nobody: the other account's images are in the next claim."""
@@ -90,3 +93,23 @@ def test_every_account_comes_into_view(queue) -> None:
         for image in claimed:
             queue.complete(image)
     assert served == set(queue.accounts.values())
+
+
+def test_options_of_another_version_keep_nobody_else_waiting(queue) -> None:
+    """A job this worker can't understand is claimed with its fault, and the others as ever."""
+    queue.submit("strange", options={"invented": True})
+    queue.submit("plain")
+    faults = [image.fault for image in queue.claim(queue.worker())]
+    assert faults[1] is None
+    assert "options" in faults[0]
+
+
+def test_language_this_worker_lacks_keeps_nobody_else_waiting(queue) -> None:
+    """What the key can't be made of is told as the image's fault."""
+    queue.submit("x")
+
+    def refuse(*_: object) -> None:
+        raise LanguageMissing("No language data for xyz.")
+
+    (image,) = queue.database.run(claim, queue.worker(), 1, refuse, queue.settings).images
+    assert image.fault == "No language data for xyz."
