@@ -1,0 +1,90 @@
+"""Accounts and clients: secrets are shown once, kept as hashes, and rotated with an overlap."""
+
+import pytest
+from sqlalchemy import text
+from sqlmodel import col, select
+
+from arachne import accounts
+from arachne.database import Database
+from arachne.errors import AccountUnknown, Conflict, InvalidToken, NotFound, RequestError
+from arachne.schemas.tables import ApiClient, AuditLog
+
+
+def test_a_new_account_has_a_client_whose_secret_is_kept_as_an_argon2id_hash(database: Database) -> None:
+    made = database.run(lambda tx: accounts.create_account(tx.session, "acme"))
+    client = database.run(lambda tx: accounts.find_client(tx.session, made.client_id))
+    assert client is not None
+    assert client.account_id == made.account_id
+    assert client.secret_hash.startswith("$argon2id$")
+    assert made.client_secret not in client.secret_hash
+    assert accounts.secret_matches(client, made.client_secret)
+    assert not accounts.secret_matches(client, made.client_secret + "x")
+    assert not accounts.secret_matches(None, made.client_secret)
+
+
+@pytest.mark.parametrize("name", ["", " acme", "a" * 201, "line\nbreak", "nul\0"])
+def test_names_have_a_form(database: Database, name: str) -> None:
+    with pytest.raises(RequestError):
+        database.run(lambda tx: accounts.create_account(tx.session, name))
+
+
+def test_a_name_is_taken_once_and_a_plan_must_exist(database: Database) -> None:
+    database.run(lambda tx: accounts.create_account(tx.session, "acme"))
+    for call in (
+        lambda tx: accounts.create_account(tx.session, "acme"),
+        lambda tx: accounts.create_account(tx.session, "other", plan_id="none"),
+    ):
+        with pytest.raises(Conflict):
+            database.run(call)
+    assert [account.name for account in database.run(lambda tx: accounts.list_accounts(tx.session))] == ["acme"]
+
+
+def test_a_rotated_secret_works_beside_the_old_one_until_the_grace_ends(database: Database) -> None:
+    made = database.run(lambda tx: accounts.create_account(tx.session, "acme"))
+    rotated = database.run(lambda tx: accounts.rotate_client(tx.session, made.client_id))
+    client = database.run(lambda tx: accounts.find_client(tx.session, made.client_id))
+    assert accounts.secret_matches(client, rotated.client_secret)
+    assert accounts.secret_matches(client, made.client_secret)
+    database.run(lambda tx: tx.session.execute(text("UPDATE api_client SET secret_old_until = now()")))
+    client = database.run(lambda tx: accounts.find_client(tx.session, made.client_id))
+    assert not accounts.secret_matches(client, made.client_secret)
+    assert accounts.secret_matches(client, rotated.client_secret)
+
+
+def test_disabling_stops_tokens_and_enabling_lets_them_in_again(database: Database) -> None:
+    made = database.run(lambda tx: accounts.create_account(tx.session, "acme"))
+
+    def check() -> str:
+        return database.run(
+            lambda tx: (
+                accounts.check_standing(
+                    tx.session, account_id=made.account_id, client_id=made.client_id, jti="tok_1"
+                ).plan_id
+            )
+        )
+
+    assert check() == "default"
+    database.run(lambda tx: accounts.disable_account(tx.session, "acme"))
+    assert database.run(lambda tx: accounts.find_client(tx.session, made.client_id)) is None
+    with pytest.raises(AccountUnknown):
+        check()
+    database.run(lambda tx: accounts.disable_account(tx.session, made.account_id, enable=True))
+    assert check() == "default"
+    database.run(lambda tx: tx.session.execute(text("INSERT INTO revoked_token VALUES ('tok_1', now())")))
+    with pytest.raises(InvalidToken):
+        check()
+
+
+def test_unknown_names_and_clients_are_not_found(database: Database) -> None:
+    with pytest.raises(NotFound):
+        database.run(lambda tx: accounts.disable_account(tx.session, "nobody"))
+    with pytest.raises(NotFound):
+        database.run(lambda tx: accounts.rotate_client(tx.session, "cli_0"))
+    assert database.run(lambda tx: tx.session.get(ApiClient, "cli_0")) is None
+
+
+def test_what_operators_do_is_on_record(database: Database) -> None:
+    database.run(lambda tx: accounts.create_account(tx.session, "acme"))
+    database.run(lambda tx: accounts.disable_account(tx.session, "acme"))
+    rows = database.run(lambda tx: tx.session.exec(select(AuditLog).order_by(col(AuditLog.at))).all())
+    assert [row.action for row in rows] == ["account.create", "account.disable"]
