@@ -9,6 +9,7 @@ from arachne.schemas.job import JobStatus
 from arachne.schemas.usage import Grouping
 from arachne.schemas.webhook import DeliveryStatus
 
+FIRST_DAY = date(2000, 1, 1)
 Cursor = Annotated[str, Field(max_length=200)]
 Limit = Annotated[int, Field(ge=1, le=200)]
 
@@ -51,8 +52,8 @@ class UsageQuery(_Query):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    start: Annotated[date | None, Field(alias="from")] = None
-    end: Annotated[date | None, Field(alias="to")] = None
+    start: Annotated[date | None, Field(alias="from", ge=FIRST_DAY)] = None
+    end: Annotated[date | None, Field(alias="to", gt=FIRST_DAY)] = None
     group: Grouping = "day"
 
     @model_validator(mode="after")
