@@ -81,18 +81,24 @@ def test_concurrent_claims_are_disjoint_and_complete(queue) -> None:
 
 
 def test_every_account_comes_into_view(queue) -> None:
-    """With more accounts than a claim looks at, none is left out for ever."""
-    names = [f"account{n}" for n in range(200)]
-    for name in names:
-        queue.submit("x", "y", account=name)
+    """With more accounts than a claim looks at, all with a backlog, none is left out for ever."""
+    queue.column(
+        "INSERT INTO account (account_id, name, plan_id, weight, max_in_flight) "
+        "SELECT 'acc_' || n, n, 'default', 1, 1000 FROM generate_series(1001, 1200) n; "
+        "INSERT INTO job (job_id, account_id, subject, state, single, options, labels, total, completed, failed, "
+        "cancelled, cached, degraded, sequence, deadline_at) "
+        "SELECT 'job_' || n, 'acc_' || n, 's', 'processing', false, '{\"cache\": \"bypass\"}', '{}', 9, 0, 0, "
+        "0, 0, 0, 0, now() + interval '1 h' FROM generate_series(1001, 1200) n; "
+        "INSERT INTO image (image_id, job_id, account_id, index, sha256, state, due_at, attempts, lost_leases, "
+        "cached, degraded) SELECT 'img_' || n || m, 'job_' || n, 'acc_' || n, m, 'x', 'queued', now(), 0, 0, "
+        "false, false FROM generate_series(1001, 1200) n, generate_series(1, 9) m"
+    )
     worker, start, served = queue.worker(), "", set[str]()
-    for _ in range(40):
+    for _ in range(60):
         claimed = queue.claim(worker, 10, start)
         start = claimed[-1].account_id
         served |= {image.account_id for image in claimed}
-        for image in claimed:
-            queue.complete(image)
-    assert served == set(queue.accounts.values())
+    assert len(served) == 200
 
 
 def test_options_of_another_version_keep_nobody_else_waiting(queue) -> None:
