@@ -1,21 +1,50 @@
 """Fixtures every layer uses: real servers, clean databases, and a block on outside sockets."""
 
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 import redis
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, select, text
 from sqlalchemy.engine import make_url
 
 from arachne import migrations
 from arachne.database import AsyncDatabase, Database, driver_url
 from arachne.embedded import Servers, servers
 from arachne.partitions import ensure_partitions
+from arachne.schemas.tables import Plan, metadata
 
 LOOPBACK = ("127.", "::1", "localhost")
+
+
+class Cleaner:
+    """Takes every row out of a migrated database but those its migrations put in."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._engine = create_engine(url, isolation_level="AUTOCOMMIT")
+        with self._engine.connect() as connection:
+            self._plans = [dict(row) for row in connection.execute(select(Plan.__table__)).mappings()]  # type: ignore[attr-defined]
+
+    def empty(self) -> None:
+        """End whatever the test left connected, then delete all rows."""
+        with self._engine.connect() as connection:
+            connection.execute(_END_OTHERS)
+            connection.execute(text("SET session_replication_role = replica"))  # no order of foreign keys to keep
+            for table in metadata.sorted_tables:
+                connection.execute(table.delete())
+            connection.execute(Plan.__table__.insert(), self._plans)  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
+
+_END_OTHERS = text("""
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+""")
 
 
 @pytest.fixture(autouse=True)
@@ -39,22 +68,35 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="session")
-def migrated_template(embedded: Servers) -> str:
-    """Name of a migrated, empty database that tests copy."""
-    url = _create(embedded.database_url, "template_migrated")
+def migrated(embedded: Servers) -> Iterator[Cleaner]:
+    """The migrated database of this test process, and how it is emptied."""
+    url = _create(embedded.database_url, "migrated")
     migrations.upgrade(url)
     database = Database(url)
     database.run(ensure_partitions)
     database.close()
-    return "template_migrated"
+    cleaner = Cleaner(url)
+    yield cleaner
+    cleaner.close()
 
 
 @pytest.fixture
-def database_url(embedded: Servers, migrated_template: str) -> Iterator[str]:
-    """URL of a migrated database of this test's own."""
-    name = f"test_{uuid4().hex}"
-    yield _create(embedded.database_url, name, template=migrated_template)
-    _execute(embedded.database_url, f"DROP DATABASE {name} WITH (FORCE)")
+def database_url(migrated: Cleaner) -> Iterator[str]:
+    """URL of a migrated database with nothing in it. Emptying one takes 3 ms, making one a hundred times that."""
+    yield migrated.url
+    migrated.empty()
+
+
+@pytest.fixture(scope="session")
+def new_database_url(embedded: Servers) -> Callable[[], str]:
+    """Makes migrated databases that nobody else empties: for shared services, and for tests that change the schema."""
+
+    def create() -> str:
+        url = _create(embedded.database_url, f"test_{uuid4().hex}")
+        migrations.upgrade(url)
+        return url
+
+    return create
 
 
 @pytest.fixture
@@ -89,8 +131,8 @@ def images() -> Path:
     return Path(__file__).parent / "images"
 
 
-def _create(server_url: str, name: str, template: str = "template0") -> str:
-    _execute(server_url, f"CREATE DATABASE {name} TEMPLATE {template}")
+def _create(server_url: str, name: str) -> str:
+    _execute(server_url, f"CREATE DATABASE {name} TEMPLATE template0")
     return make_url(driver_url(server_url)).set(database=name).render_as_string(hide_password=False)
 
 

@@ -4,13 +4,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from uuid import uuid4
 
 import pytest
-from sqlalchemy import create_engine, text
-from sqlalchemy.engine import make_url
 
-from arachne.database import driver_url
 from arachne.embedded import Servers
 from arachne.settings import Settings
 
@@ -41,20 +37,12 @@ def service(settings: Settings) -> Iterator[service_harness.Service]:
 
 @pytest.fixture(scope="module")
 def busy_service(
-    tmp_path_factory: pytest.TempPathFactory, embedded: Servers, migrated_template: str
+    tmp_path_factory: pytest.TempPathFactory, embedded: Servers, new_database_url: Callable[[], str]
 ) -> Iterator[service_harness.Service]:
     """A service of this module's own with one dispatcher, since subprocesses take their time to start."""
-    server = create_engine(driver_url(embedded.database_url), isolation_level="AUTOCOMMIT")
-    name = f"test_{uuid4().hex}"
-    with server.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {migrated_template}"))
-    url = make_url(driver_url(embedded.database_url)).set(database=name).render_as_string(hide_password=False)
-    settings = service_harness.small_settings(tmp_path_factory.mktemp("busy"), url, embedded.redis_url)
+    settings = service_harness.small_settings(tmp_path_factory.mktemp("busy"), new_database_url(), embedded.redis_url)
     with service_harness.open_service(settings) as service, service.dispatcher(faulty_readers.read_or_fail):
         yield service
-    with server.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    server.dispose()
 
 
 @pytest.fixture

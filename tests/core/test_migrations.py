@@ -1,6 +1,7 @@
 """The schema of record: migrations and tables agree, in both directions."""
 
 import warnings
+from collections.abc import Callable, Iterator
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -11,6 +12,14 @@ from arachne import migrations
 from arachne.database import Database
 from arachne.partitions import drop_partitions, ensure_partitions
 from arachne.schemas.tables import PARTITIONED_BY_DAY, metadata
+
+
+@pytest.fixture
+def own_database(new_database_url: Callable[[], str]) -> Iterator[Database]:
+    """A migrated database whose schema may be changed."""
+    database = Database(new_database_url())
+    yield database
+    database.close()
 
 
 def test_migrations_give_exactly_the_tables(database: Database) -> None:
@@ -33,22 +42,22 @@ def test_migrations_give_exactly_the_tables(database: Database) -> None:
         assert compare_metadata(context, metadata) == []
 
 
-def test_every_migration_goes_down_and_up_again(database: Database, database_url: str) -> None:
+def test_every_migration_goes_down_and_up_again(own_database: Database) -> None:
     """Down to nothing leaves nothing behind, and up again works."""
-    migrations.downgrade(database_url, "base")
-    assert inspect(database.engine).get_table_names() == ["alembic_version"]
-    migrations.upgrade(database_url)
-    assert migrations.is_current(database_url)
+    migrations.downgrade(own_database.url, "base")
+    assert inspect(own_database.engine).get_table_names() == ["alembic_version"]
+    migrations.upgrade(own_database.url)
+    assert migrations.is_current(own_database.url)
 
 
-def test_partitions_are_made_once_and_dropped_whole(database: Database) -> None:
+def test_partitions_are_made_once_and_dropped_whole(own_database: Database) -> None:
     """Making partitions again makes none; dropping takes only whole days before the date."""
     from datetime import date
 
     first = date(2031, 3, 1)
-    assert database.run(ensure_partitions, today=first, days_ahead=2) == 3 * len(PARTITIONED_BY_DAY)
-    assert database.run(ensure_partitions, today=first, days_ahead=2) == 0
-    with database.transaction() as transaction:
+    assert own_database.run(ensure_partitions, today=first, days_ahead=2) == 3 * len(PARTITIONED_BY_DAY)
+    assert own_database.run(ensure_partitions, today=first, days_ahead=2) == 0
+    with own_database.transaction() as transaction:
         before = set(inspect(transaction.session.connection()).get_table_names())
         assert drop_partitions(transaction, "webhook_attempt", before=date(2031, 3, 3)) >= 2
         gone = before - set(inspect(transaction.session.connection()).get_table_names())

@@ -4,16 +4,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 import httpx
 import pytest
 import pytest_asyncio
-from sqlalchemy import create_engine, text
-from sqlalchemy.engine import make_url
+from sqlalchemy import text
 
 from arachne.accounts import NewAccount, create_account
-from arachne.database import AsyncDatabase, driver_url
+from arachne.database import AsyncDatabase
 from arachne.embedded import Servers
 from arachne.http.app import App, create_app
 from arachne.schemas.token import CLIENT_SCOPES
@@ -93,15 +91,10 @@ async def run_service(settings: Settings, database: AsyncDatabase) -> AsyncItera
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def shared(
-    embedded: Servers, migrated_template: str, tmp_path_factory: pytest.TempPathFactory
+    embedded: Servers, new_database_url: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Service]:
     """One service for all tests that only see it refuse; nearly without rate limits, with the account `acme`."""
-    name = f"shared_{uuid4().hex}"
-    engine = create_engine(driver_url(embedded.database_url), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {migrated_template}"))
-    engine.dispose()
-    url = make_url(driver_url(embedded.database_url)).set(database=name).render_as_string(hide_password=False)
+    url = new_database_url()
     rate = "1000000/minute"
     settings = Settings(
         _env_file=None,
