@@ -10,7 +10,7 @@ import numpy.typing as npt
 from arachne.stages import ink
 from arachne.stages.arrays import Box, Gray, union
 
-VERSION = 1
+VERSION = 2
 
 RegionKind = Literal["text", "table", "code", "figure", "control"]
 
@@ -22,9 +22,12 @@ class SegmentOptions:
     ink_below: int = 140
     max_glyph_px: int = 260
     word_gap: float = 0.7
+    letter_gap: float = 0.3
     column_gap: float = 2.0
+    gutter: float = 0.8
     paragraph_gap: float = 1.6
-    prose_width: float = 18
+    prose_width: float = 10
+    prose_lines: int = 4
 
 
 @dataclass(frozen=True)
@@ -55,38 +58,63 @@ def segment(gray: Gray, options: SegmentOptions) -> Segments:
     height = ink.glyph_height(glyphs)
     if height is None and len(glyphs) == 0:
         return Segments(())
-    chunks = _chunks(glyphs, gray.shape, options)
-    leaves = _cut(chunks, height or float(np.median(glyphs[:, 3])), options)
+    words = _chunks(glyphs, gray.shape, options.letter_gap)
+    leaves = _cut(words, height or float(np.median(glyphs[:, 3])), options)
     return Segments(tuple(_region(leaf, glyphs, options) for leaf in leaves))
 
 
-def _chunks(glyphs: npt.NDArray[np.int32], shape: tuple[int, ...], options: SegmentOptions) -> list[Box]:
-    """Boxes of glyphs that follow each other closely: words and runs of words."""
+def _chunks(glyphs: npt.NDArray[np.int32], shape: tuple[int, ...], gap: float) -> list[Box]:
+    """Boxes of glyphs that follow each other closely; `gap` is in heights of the glyph, on each side."""
     canvas = np.zeros((shape[0], shape[1]), np.uint8)
     for x, y, width, height, _ in glyphs.tolist():
-        reach = int(options.word_gap * height)
+        reach = int(gap * height)
         inset = height // 6
         cv2.rectangle(canvas, (x - reach, y + inset), (x + width + reach, y + height - inset), 1, -1)
     count, _, stats, _ = cv2.connectedComponentsWithStats(canvas, connectivity=4)
     return [Box(*map(float, row[:4])) for row in stats[1:count]]
 
 
-def _cut(chunks: list[Box], height: float, options: SegmentOptions) -> list[list[Box]]:
-    """The chunks parted into leaves in reading order: columns where they are no table, else bands from the top."""
-    if len(chunks) < 2:
-        return [chunks]
-    columns = _parts(chunks, height * options.column_gap, axis=0)
-    if len(columns) > 1 and not _aligned(columns, height, options):
+def _cut(words: list[Box], height: float, options: SegmentOptions) -> list[list[Box]]:
+    """The words parted into leaves in reading order: columns where they are no table, else bands from the top."""
+    if len(words) < 2:
+        return [words]
+    columns = _columns(words, height, options)
+    if len(columns) > 1:
         return [leaf for column in columns for leaf in _cut(column, height, options)]
-    bands = _parts(chunks, height * options.paragraph_gap, axis=1)
+    bands = _with_columns(_parts(words, height * options.paragraph_gap, axis=1), height, options)
     if len(bands) > 1:
         return [leaf for band in bands for leaf in _cut(band, height, options)]
-    return [chunks]
+    return [words]
 
 
-def _parts(chunks: list[Box], gap: float, *, axis: int) -> list[list[Box]]:
-    """The chunks parted at each empty stripe at least `gap` wide across the axis."""
-    ordered = sorted(chunks, key=lambda box: box[axis])
+def _columns(words: list[Box], height: float, options: SegmentOptions) -> list[list[Box]]:
+    """The words as texts beside each other; all in one where they are cells of the same rows.
+
+    Columns of running text are told apart by any gutter that stays white all the way down, others by a wide one.
+    """
+    narrow = _parts(words, height * options.gutter, axis=0)
+    if len(narrow) > 1 and sum(_is_prose(column, height, options) for column in narrow) >= max(2, 0.6 * len(narrow)):
+        return narrow
+    wide = _parts(words, height * options.column_gap, axis=0)
+    return wide if len(wide) > 1 and not _aligned(wide, height) else [words]
+
+
+def _with_columns(bands: list[list[Box]], height: float, options: SegmentOptions) -> list[list[Box]]:
+    """The bands, those put together again that go on with the same columns of running text."""
+    joined = bands[:1]
+    for band in bands[1:]:
+        before, after = (_columns(part, height, options) for part in (joined[-1], band))
+        both = _columns([*joined[-1], *band], height, options)
+        if len(both) == len(before) == len(after) > 1 and all(_is_prose(one, height, options) for one in both):
+            joined[-1] = [*joined[-1], *band]
+        else:
+            joined.append(band)
+    return joined
+
+
+def _parts(boxes: list[Box], gap: float, *, axis: int) -> list[list[Box]]:
+    """The boxes parted at each empty stripe at least `gap` wide across the axis."""
+    ordered = sorted(boxes, key=lambda box: box[axis])
     parts, reach = [[ordered[0]]], ordered[0][axis] + ordered[0][axis + 2]
     for box in ordered[1:]:
         if box[axis] - reach >= gap:
@@ -96,30 +124,35 @@ def _parts(chunks: list[Box], gap: float, *, axis: int) -> list[list[Box]]:
     return parts
 
 
-def _aligned(columns: list[list[Box]], height: float, options: SegmentOptions) -> bool:
+def _aligned(columns: list[list[Box]], height: float) -> bool:
     """Whether the columns are cells of the same rows rather than texts beside each other."""
-    if all(_usual_width(column) > options.prose_width * height for column in columns):
-        return False
-    rows = [[box.centre[1] for box in column] for column in columns]
+    rows = [[union(line).centre[1] for line in _parts(column, 0.0, axis=1)] for column in columns]
     largest = max(rows, key=len)
     others = [y for row in rows if row is not largest for y in row]
     met = sum(1 for y in others if min(abs(y - other) for other in largest) < 0.5 * height)
     return met >= 0.7 * len(others)
 
 
-def _usual_width(boxes: list[Box]) -> float:
-    """The usual width of a column's lines."""
-    return float(np.median([union(line).width for line in _parts(boxes, 0.0, axis=1)]))
+def _is_prose(column: list[Box], height: float, options: SegmentOptions) -> bool:
+    """Whether most lines are long and fill the column."""
+    widths = np.array([union(line).width for line in _parts(column, 0.0, axis=1)])
+    full = widths >= max(0.8 * widths.max(), options.prose_width * height)
+    return len(widths) >= options.prose_lines and float(full.mean()) >= 0.6
 
 
-def _trimmed(chunks: list[Box], glyphs: npt.NDArray[np.int32]) -> tuple[Box, ...]:
-    """The chunks cut to their glyphs, without the reach that joined them."""
+def _trimmed(glyphs: npt.NDArray[np.int32], options: SegmentOptions) -> tuple[Box, ...]:
+    """Words and runs of words, each cut to its glyphs."""
+    corner = glyphs[:, :2].min(axis=0)
+    shape = (glyphs[:, :2] + glyphs[:, 2:4]).max(axis=0) - corner
+    at_zero = glyphs.copy()
+    at_zero[:, :2] -= corner
+    x, y = at_zero[:, 0] + at_zero[:, 2] / 2, at_zero[:, 1] + at_zero[:, 3] / 2
     trimmed = []
-    x, y = glyphs[:, 0] + glyphs[:, 2] / 2, glyphs[:, 1] + glyphs[:, 3] / 2
-    for chunk in chunks:
+    for chunk in _chunks(at_zero, (int(shape[1]), int(shape[0])), options.word_gap):
         inside = glyphs[(x >= chunk.x) & (x <= chunk.right) & (y >= chunk.y) & (y <= chunk.bottom)]
         if len(inside):
-            trimmed.append(union([Box(*map(float, glyph[:4])) for glyph in inside]))
+            low, high = inside[:, :2].min(axis=0), (inside[:, :2] + inside[:, 2:4]).max(axis=0)
+            trimmed.append(Box(*map(float, low), *map(float, high - low)))
     return tuple(trimmed)
 
 
@@ -133,4 +166,5 @@ def _region(leaf: list[Box], glyphs: npt.NDArray[np.int32], options: SegmentOpti
     height = ink.glyph_height(own) or (float(np.median(own[:, 3])) if len(own) else box.height)
     rows = len(_parts(leaf, 0.0, axis=1))
     columns = len(_parts(leaf, height * options.column_gap, axis=0))
-    return Region("table" if rows > 2 and columns > 1 else "text", box, height, rows, _trimmed(leaf, own))
+    chunks = _trimmed(own, options) if len(own) else ()
+    return Region("table" if rows > 2 and columns > 1 else "text", box, height, rows, chunks)
