@@ -136,8 +136,11 @@ def _aligned(columns: list[list[Box]], height: float) -> bool:
 def _is_prose(column: list[Box], height: float, options: SegmentOptions) -> bool:
     """Whether most lines are long and fill the column."""
     widths = np.array([union(line).width for line in _parts(column, 0.0, axis=1)])
-    full = widths >= max(0.8 * widths.max(), options.prose_width * height)
-    return len(widths) >= options.prose_lines and float(full.mean()) >= 0.6
+    widths = widths[widths > 1.5 * height]  # less is a speck, or what hangs down from a line
+    if len(widths) < options.prose_lines:
+        return False
+    full = widths >= max(0.7 * widths.max(), options.prose_width * height)
+    return float(full.mean()) >= 0.6
 
 
 def _trimmed(glyphs: npt.NDArray[np.int32], options: SegmentOptions) -> tuple[Box, ...]:
