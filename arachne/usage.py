@@ -14,8 +14,10 @@ _KEYS: dict[Grouping, str] = {
 }
 _SUMS = """
 SELECT {key} AS key, count(*) AS images, count(*) FILTER (WHERE cached) AS cached,
-       count(*) FILTER (WHERE degraded) AS degraded, round(coalesce(sum(gpu_s), 0)::numeric, 3) AS gpu_seconds,
-       round(coalesce(sum(cpu_s), 0)::numeric, 3) AS cpu_seconds, coalesce(sum(size_bytes), 0) AS bytes, coalesce(sum(amount), 0) AS amount
+       count(*) FILTER (WHERE degraded) AS degraded,
+       round(coalesce(sum(gpu_s), 0)::numeric, 3) AS gpu_seconds,
+       round(coalesce(sum(cpu_s), 0)::numeric, 3) AS cpu_seconds,
+       coalesce(sum(size_bytes), 0) AS bytes, coalesce(sum(amount), 0) AS amount
 FROM usage_entry WHERE account_id = :account_id AND at >= :start AND at < :end GROUP BY 1 ORDER BY 1
 """
 _CURRENCY = text("SELECT plan.currency FROM account JOIN plan USING (plan_id) WHERE account_id = :account_id")

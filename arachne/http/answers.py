@@ -54,11 +54,8 @@ async def answer_poll(
 ) -> Response:
     """The job resource; 304 where the client has it already, held up to `wait_s` until it differs."""
     view = f"{with_results} {after_index}"
-    stand = await parts.database.run(_stand, caller.account_id, job_id)
-    known = matches_etag(request.headers, _etag(job_id, stand, view))
-    asks = "if-none-match" in request.headers
-    if wait_s and not stand.finished and (known or not asks):
-        await parts.watcher.wait(job_id, lambda now: now != stand, wait_s)
+    if wait_s:
+        await _await_change(request, parts, caller, job_id, view=view, wait_s=wait_s)
     shown = await parts.database.run(
         show_job,
         caller.account_id,
@@ -74,6 +71,13 @@ async def answer_poll(
     if not shown["finished"]:
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
     return response
+
+
+async def _await_change(request: Request, parts: Parts, caller: Caller, job_id: str, *, view: str, wait_s: int) -> None:
+    stand = await parts.database.run(_stand, caller.account_id, job_id)
+    known = matches_etag(request.headers, _etag(job_id, stand, view)) or "if-none-match" not in request.headers
+    if known and not stand.finished:
+        await parts.watcher.wait(job_id, lambda now: now != stand, wait_s)
 
 
 def _stand(transaction: Transaction, account_id: str, job_id: str) -> Stand:

@@ -1,8 +1,10 @@
 """Request bodies: bounded while they stream, kept on disk where they are large, parsed strictly."""
 
+from contextlib import AbstractAsyncContextManager, nullcontext
 from tempfile import SpooledTemporaryFile
 from typing import TypeVar
 
+import anyio.to_thread
 from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import Headers, QueryParams
 from starlette.requests import Request
@@ -57,8 +59,8 @@ def media_type(headers: Headers) -> str:
     return headers.get("content-type", "").split(";", 1)[0].strip().lower()
 
 
-async def read_json(request: Request) -> object:
-    """The JSON value of the body.
+async def read_json(request: Request, gate: AbstractAsyncContextManager[object] | None = None) -> object:
+    """The JSON value of the body. With a `gate`, the body waits on disk until it may be parsed.
 
     Raises:
         UnsupportedMediaType: the body isn't declared as JSON.
@@ -70,9 +72,12 @@ async def read_json(request: Request) -> object:
     with SpooledTemporaryFile[bytes](max_size=_SPOOL_BYTES) as file:
         async for chunk in request.stream():
             file.write(chunk)
+        size_bytes = file.tell()
         file.seek(0)
-        data = file.read()
-    return parse_json(data)
+        if size_bytes <= _SPOOL_BYTES:
+            return parse_json(file.read())
+        async with gate or nullcontext():
+            return await anyio.to_thread.run_sync(lambda: parse_json(file.read()))
 
 
 def parse_json(data: bytes | str, where: str = "The body") -> object:

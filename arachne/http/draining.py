@@ -4,6 +4,7 @@ A server that closes with unread bytes resets the connection, and the client nev
 """
 
 import asyncio
+from contextlib import suppress
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,33 +25,40 @@ class DrainingMiddleware:
         if scope["type"] != "http" or not _has_body(Headers(scope=scope)):
             await self.app(scope, receive, send)
             return
-        over = False
-
-        async def watch() -> Message:
-            nonlocal over
-            message = await receive()
-            over = over or message["type"] != "http.request" or not message.get("more_body", False)
-            return message
-
-        async def drain() -> None:
-            left = MAX_BYTES
-            while not over and left > 0:
-                async with asyncio.timeout(IDLE_S):
-                    left -= len((await watch()).get("body", b""))
+        body = _Body(receive)
 
         async def send_after_draining(message: Message) -> None:
-            if over or message["type"] != "http.response.body" or message.get("more_body", False):
+            if body.over or message["type"] != "http.response.body" or message.get("more_body", False):
                 await send(message)
                 return
             await send({**message, "more_body": True})
-            try:
-                async with asyncio.timeout(MAX_S):
-                    await drain()
-            except TimeoutError:
-                pass  # it had its chance
+            await body.drain()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-        await self.app(scope, watch, send_after_draining)
+        await self.app(scope, body.receive, send_after_draining)
+
+
+class _Body:
+    """A request's body and whether all of it has come."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.over = False
+
+    async def receive(self) -> Message:
+        """The next message."""
+        message = await self._receive()
+        self.over = self.over or message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    async def drain(self) -> None:
+        """Throw away what is left, as far as it goes."""
+        left = MAX_BYTES
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MAX_S):
+                while not self.over and left > 0:
+                    async with asyncio.timeout(IDLE_S):
+                        left -= len((await self.receive()).get("body", b""))
 
 
 def _has_body(headers: Headers) -> bool:

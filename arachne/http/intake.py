@@ -2,10 +2,11 @@
 
 import binascii
 import hashlib
+from asyncio import Semaphore
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from io import BytesIO
+from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, cast
 
 import anyio.to_thread
@@ -21,7 +22,7 @@ from arachne.errors import (
     UnsupportedMediaType,
 )
 from arachne.http import bodies
-from arachne.http.multipart import FilePart, Form, read_form
+from arachne.http.multipart import MEMORY_BYTES, FilePart, Form, read_form
 from arachne.images import ImageHeader, sniff
 from arachne.schemas.submission import MAX_NAME, ImageInput, RawBatch, RawSingle
 from arachne.schemas.text import is_storable
@@ -57,8 +58,10 @@ class Intake:
     terms: dict[str, object]
 
 
-async def read_intake(request: Request, settings: Settings, *, single: bool, stack: ExitStack) -> Intake:
-    """The submission in the body; its files are closed with `stack`.
+async def read_intake(
+    request: Request, settings: Settings, gate: Semaphore, *, single: bool, stack: ExitStack
+) -> Intake:
+    """The submission in the body; its files are closed with `stack`. Large JSON is held in memory behind `gate` only.
 
     Raises:
         UnsupportedMediaType: neither a form nor JSON.
@@ -73,8 +76,8 @@ async def read_intake(request: Request, settings: Settings, *, single: bool, sta
         stack.callback(form.close)
         return _from_form(form, settings, single=single)
     if declared == bodies.JSON:
-        value = await bodies.read_json(request)
-        return await anyio.to_thread.run_sync(lambda: _from_json(value, settings, single=single))
+        value = await bodies.read_json(request, gate)
+        return await anyio.to_thread.run_sync(lambda: _from_json(value, settings, single=single, stack=stack))
     raise UnsupportedMediaType(f"Send {FORM} or {bodies.JSON}, not {declared or 'a body without Content-Type'}.")
 
 
@@ -111,7 +114,7 @@ def _from_part(part: FilePart, settings: Settings) -> Arrival:
     return arrival
 
 
-def _from_json(value: object, settings: Settings, *, single: bool) -> Intake:
+def _from_json(value: object, settings: Settings, *, single: bool, stack: ExitStack) -> Intake:
     raw = bodies.validate(RawSingle, value) if single else bodies.validate(RawBatch, value)
     inputs: Sequence[ImageInput] = [raw.image] if isinstance(raw, RawSingle) else raw.images
     if len(inputs) > settings.max_images_per_job:
@@ -123,10 +126,10 @@ def _from_json(value: object, settings: Settings, *, single: bool) -> Intake:
             "This version doesn't fetch images by URL. Upload the file, or send it as base64.",
             errors=[{"loc": where, "msg": "fetching by URL is not available"}],
         )
-    return Intake([_from_base64(one, settings) for one in inputs], raw.terms)
+    return Intake([_from_base64(one, settings, stack) for one in inputs], raw.terms)
 
 
-def _from_base64(image: ImageInput, settings: Settings) -> Arrival:
+def _from_base64(image: ImageInput, settings: Settings, stack: ExitStack) -> Arrival:
     text = image.base64 or ""
     try:
         data = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
@@ -135,7 +138,9 @@ def _from_base64(image: ImageInput, settings: Settings) -> Arrival:
         hint = " Leave out the `data:…;base64,` before it." if text.startswith("data:") else ""
         fault = DecodeFailed(f"The base64 text is damaged or not of the standard alphabet with padding.{hint}")
         return Arrival(image.name, f"text:{digest}", 0, error=fault)
-    arrival = Arrival(image.name, hashlib.sha256(data).hexdigest(), len(data), BytesIO(data))
+    file = stack.enter_context(SpooledTemporaryFile[bytes](max_size=MEMORY_BYTES))
+    file.write(data)
+    arrival = Arrival(image.name, hashlib.sha256(data).hexdigest(), len(data), cast("BinaryIO", file))
     if len(data) > settings.max_image_bytes:
         arrival.error = _too_large(len(data), settings)
     return arrival

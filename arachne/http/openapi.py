@@ -38,16 +38,7 @@ def describe(resources: Sequence[Resource], settings: Settings) -> Schema:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": settings.base_url}],
-        "paths": {
-            resource.path: {
-                "parameters": _path_parameters(resource.path),
-                **{
-                    method.lower(): _operation(resource, method, operation, refs)
-                    for method, operation in resource.operations.items()
-                },
-            }
-            for resource in resources
-        },
+        "paths": {resource.path: _path(resource, refs) for resource in resources},
         "components": {
             "schemas": definitions.get("$defs", {}),
             "securitySchemes": {
@@ -55,6 +46,14 @@ def describe(resources: Sequence[Resource], settings: Settings) -> Schema:
             },
         },
     }
+
+
+def _path(resource: Resource, refs: Refs) -> Schema:
+    operations = {
+        method.lower(): _operation(resource, method, operation, refs)
+        for method, operation in resource.operations.items()
+    }
+    return {"parameters": _path_parameters(resource.path), **operations}
 
 
 def _operation(resource: Resource, method: str, operation: Operation, refs: Refs) -> Schema:

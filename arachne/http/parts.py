@@ -46,22 +46,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
     Raises:
         SetupError: a needed setting is missing or unusable.
     """
-    if settings.database_url is None or settings.redis_url is None:
-        raise SetupError("Set ARACHNE_DATABASE_URL and ARACHNE_REDIS_URL, or run `arachne up`, which brings its own.")
-    database = AsyncDatabase(settings.database_url)
-    parts = Parts(
-        settings=settings,
-        database=database,
-        storage=open_storage(settings),
-        box=open_secret_box(settings),
-        limiter=Limiter(settings.redis_url),
-        authenticator=Authenticator(settings, database),
-        usage_log=UsageLog(database),
-        watcher=JobWatcher(database),
-        waker=Waker(settings),
-        cache=open_cache(settings),
-        loading=asyncio.Semaphore(LOADING),
-    )
+    parts = _open(settings)
     tasks = [asyncio.create_task(parts.usage_log.run()), asyncio.create_task(parts.watcher.run())]
     try:
         yield parts
@@ -74,7 +59,28 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
         await asyncio.to_thread(parts.cache.close)
         await parts.usage_log.flush()
         await parts.limiter.close()
-        await database.close()
+        await parts.database.close()
+
+
+def _open(settings: Settings) -> Parts:
+    if settings.database_url is None or settings.redis_url is None:
+        raise SetupError("Set ARACHNE_DATABASE_URL and ARACHNE_REDIS_URL, or run `arachne up`, which brings its own.")
+    if settings.trusted_issuers:
+        raise SetupError("This version accepts its own tokens only. Unset ARACHNE_TRUSTED_ISSUERS.")
+    storage, box, database = open_storage(settings), open_secret_box(settings), AsyncDatabase(settings.database_url)
+    return Parts(
+        settings=settings,
+        database=database,
+        storage=storage,
+        box=box,
+        limiter=Limiter(settings.redis_url),
+        authenticator=Authenticator(settings, database),
+        usage_log=UsageLog(database),
+        watcher=JobWatcher(database),
+        waker=Waker(settings),
+        cache=open_cache(settings),
+        loading=asyncio.Semaphore(LOADING),
+    )
 
 
 def parts_of(connection: HTTPConnection) -> Parts:

@@ -96,24 +96,29 @@ def show_job(
         Gone: it was deleted.
     """
     job = find_job(transaction, account_id, job_id)
-    size = RESULTS_PAGE if with_results and not job.single else IMAGES_PAGE
-    query = select(Image).where(Image.job_id == job_id, col(Image.index) > (-1 if after_index is None else after_index))
-    query = query.order_by(col(Image.index)).limit(size + 1).execution_options(populate_existing=True)
-    found = transaction.session.exec(query).all()
-    images, more = found[:size], len(found) > size
-    inlined = [image for image in images if (with_results or job.single) and image.result_id not in known]
-    results = {**known, **load_results(transaction, inlined)}
+    inlines = with_results or job.single
+    size = RESULTS_PAGE if inlines and not job.single else IMAGES_PAGE
+    images, cursor = _page_of_images(transaction, job_id, after_index, size)
+    missing = [image for image in images if inlines and image.result_id not in known]
+    results = {**known, **load_results(transaction, missing)} if inlines else {}
     views = [view_image(image, base_url) for image in images]
-    members = _summary(transaction, job) | {
-        "images": views,
-        "images_next_cursor": encode_cursor("images", images[-1].index) if more else None,
-    }
+    members = _summary(transaction, job) | {"images": views, "images_next_cursor": cursor}
     if not job.single:
         return _with_results(JobView.model_validate(members).model_dump(mode="json"), images, results)
     single = SingleJobView.model_validate(members | {"result": None, "error": views[0].error if views else None})
     shown = _with_results(single.model_dump(mode="json"), images, results)
     shown["result"] = results.get(images[0].result_id or "") if images else None
     return shown
+
+
+def _page_of_images(
+    transaction: Transaction, job_id: str, after_index: int | None, size: int
+) -> tuple[Sequence[Image], str | None]:
+    query = select(Image).where(Image.job_id == job_id, col(Image.index) > (-1 if after_index is None else after_index))
+    query = query.order_by(col(Image.index)).limit(size + 1).execution_options(populate_existing=True)
+    found = transaction.session.exec(query).all()
+    images = found[:size]
+    return images, encode_cursor("images", images[-1].index) if len(found) > size else None
 
 
 def show_image(

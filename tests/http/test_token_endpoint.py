@@ -51,10 +51,11 @@ async def test_credentials_in_basic_authentication_and_a_narrower_scope(service:
         ({"grant_type": ["client_credentials", "client_credentials"]}, ("x", "y"), 400, "invalid_request"),
     ],
 )
+@pytest.mark.asyncio(loop_scope="session")
 async def test_faults_have_the_form_of_rfc_6749(
-    service: Service, form: dict[str, str], auth: tuple[str, str] | None, status: int, error: str
+    shared: Service, form: dict[str, str], auth: tuple[str, str] | None, status: int, error: str
 ) -> None:
-    response = await service.client.post(URL, data=form, auth=auth)
+    response = await shared.client.post(URL, data=form, auth=auth)
     assert (response.status_code, response.json()["error"]) == (status, error)
     assert set(response.json()) == {"error", "error_description"}
     if status == 401:
@@ -80,14 +81,16 @@ async def test_a_wrong_secret_a_foreign_scope_and_a_disabled_account_get_nothing
         (b"&".join(b"a%d=1" % n for n in range(100)), "application/x-www-form-urlencoded"),
     ],
 )
-async def test_bodies_that_are_no_form_are_refused(service: Service, content: bytes, content_type: str) -> None:
-    response = await service.client.post(URL, content=content, headers={"Content-Type": content_type})
+@pytest.mark.asyncio(loop_scope="session")
+async def test_bodies_that_are_no_form_are_refused(shared: Service, content: bytes, content_type: str) -> None:
+    response = await shared.client.post(URL, content=content, headers={"Content-Type": content_type})
     assert (response.status_code, response.json()["error"]) == (400, "invalid_request")
 
 
 @pytest.mark.parametrize("header", ["Basic", "Basic !!!", "Basic " + base64.b64encode(b"nocolon").decode(), "Digest x"])
-async def test_broken_basic_credentials_are_401(service: Service, header: str) -> None:
-    response = await service.client.post(URL, data=GRANT, headers={"Authorization": header})
+@pytest.mark.asyncio(loop_scope="session")
+async def test_broken_basic_credentials_are_401(shared: Service, header: str) -> None:
+    response = await shared.client.post(URL, data=GRANT, headers={"Authorization": header})
     assert (response.status_code, response.json()["error"]) == (401, "invalid_client")
 
 
@@ -97,8 +100,9 @@ async def test_guessing_is_limited_per_client(service: Service) -> None:
     assert statuses == [401] * 30 + [429]
 
 
-async def test_the_metadata_is_valid_by_another_implementation(service: Service) -> None:
-    found = (await service.client.get("/.well-known/oauth-authorization-server")).json()
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_metadata_is_valid_by_another_implementation(shared: Service) -> None:
+    found = (await shared.client.get("/.well-known/oauth-authorization-server")).json()
     assert found["token_endpoint"] == f"{BASE_URL}/api/auth/token"
     metadata = AuthorizationServerMetadata(found)
     metadata.validate_grant_types_supported()

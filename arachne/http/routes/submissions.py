@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from arachne.database import Transaction
-from arachne.errors import InvalidOptions
+from arachne.errors import InvalidOptions, Unavailable
 from arachne.http import bodies
 from arachne.http.admission import Admitted, admit_all, look_at_images, read_terms
 from arachne.http.answers import answer_job
@@ -51,12 +51,11 @@ async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
     held = await _reserve(request, parts, caller)
     try:
         with ExitStack() as stack:
-            intake = await read_intake(request, parts.settings, single=single, stack=stack)
+            intake = await read_intake(request, parts.settings, parts.loading, single=single, stack=stack)
             _add_query_options(request, intake, single=single)
             submitted = await _accept(request, parts, caller, intake, held, single=single)
     except BaseException:
-        if isinstance(held, Reservation):
-            await parts.database.run(release, held)
+        await _give_up(parts, held)
         raise
     if submitted is None:
         response = await answer_job(parts, caller, _remembered_id(held), wait_s=read_wait(request.headers))
@@ -68,6 +67,13 @@ async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
     if job.finished:
         parts.waker.wake_webhooks()
     return await answer_job(parts, caller, job.job_id, wait_s=read_wait(request.headers), shown=shown)
+
+
+async def _give_up(parts: Parts, held: Reservation | Remembered | None) -> None:
+    """Free the key for the next request; where that fails, its lease ends by itself."""
+    if isinstance(held, Reservation):
+        with suppress(Unavailable):
+            await parts.database.run(release, held)
 
 
 async def _accept(
