@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 MAX_FIELD_BYTES = 256 * 1024
 MAX_FIELDS = 20
-MEMORY_BYTES = 1024 * 1024  # a file larger than this goes to disk
-_BATCH_BYTES = 256 * 1024
+MEMORY_BYTES = 256 * 1024  # a file larger than this goes to disk
+_BATCH_BYTES = 128 * 1024
 _MAX_HEADER_BYTES = 16 * 1024
 
 

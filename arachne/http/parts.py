@@ -19,7 +19,7 @@ from arachne.secretbox import SecretBox, open_secret_box
 from arachne.settings import Settings
 from arachne.storage import Storage, open_storage
 
-LOADING = 4  # images held in memory at once, however many requests there are
+LOADING = 2  # images held in memory at once, however many requests there are
 
 
 @dataclass(frozen=True)
