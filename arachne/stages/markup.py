@@ -8,11 +8,13 @@ from arachne.schemas.result import Block, Table
 
 _BULLET = re.compile(r"^(?:[•·▪◦●○*-])\s+(?=\S)")
 _NUMBER = re.compile(r"^\(?\d{1,3}[.)]\s+(?=\S)")
+_SARA_AM = re.compile("\u0e4d([\u0e48-\u0e4b]?)\u0e32")  # readers give its two strokes as letters of their own
 
 
 def clean(text: str) -> str:
     """The text without NUL, other control characters and lone surrogates, which databases and JSON refuse."""
-    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in {"Cc", "Cs"})
+    kept = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in {"Cc", "Cs"})
+    return _SARA_AM.sub("\\1\u0e33", kept)
 
 
 def starts_item(text: str) -> bool:

@@ -1,5 +1,6 @@
 """Words put into rows as they stand on the page, and what a row's spacing tells: cells, and fixed-width type."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,8 @@ import numpy as np
 
 from arachne.stages.arrays import Box, union
 from arachne.stages.read import ReadWord
+
+_THAI_SPACE = 0.42  # of the height of the words beside it
 
 
 @dataclass(frozen=True)
@@ -23,13 +26,37 @@ class Row:
 
     @property
     def text(self) -> str:
-        """The words with single spaces."""
-        return " ".join(word.text for word in self.words)
+        """The words as they are written on one line."""
+        return spell(self.words)
 
     @property
     def height_px(self) -> float:
         """The height of its taller words, which have letters that rise or hang."""
         return float(np.percentile([word.box.height for word in self.words], 80))
+
+
+def spell(words: Sequence[ReadWord]) -> str:
+    """The words of a line with single spaces; Thai, which readers give in pieces, with the spaces that are seen."""
+    text, last = "", None
+    for word in words:
+        if last is not None and not _runs_on(last, word):
+            text += " "
+        text += word.text
+        last = word
+    return text
+
+
+def _runs_on(word: ReadWord, following: ReadWord) -> bool:
+    """Whether two words are pieces of one: Thai where they meet, with less white between than a space has."""
+    ends = (word.text[-1:], following.text[:1])
+    if not any(_is_thai(end) for end in ends) or not all(_is_thai(end) or end == "." for end in ends):
+        return False
+    gap = following.box.x - word.box.right
+    return gap < _THAI_SPACE * max(word.box.height, following.box.height) or unicodedata.category(ends[1]) == "Mn"
+
+
+def _is_thai(character: str) -> bool:
+    return "\u0e01" <= character <= "\u0e5b"
 
 
 def into_rows(words: Sequence[ReadWord]) -> list[Row]:

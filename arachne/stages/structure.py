@@ -16,7 +16,7 @@ from arachne.stages.markup import clean, starts_item, to_markdown, to_text
 from arachne.stages.read import ReadWord
 from arachne.stages.rows import Row, advances_px, columns_kept, into_rows
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)

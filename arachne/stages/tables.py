@@ -9,7 +9,7 @@ import numpy as np
 from arachne.stages import ink
 from arachne.stages.arrays import Box, Gray, union
 from arachne.stages.read import ReadWord
-from arachne.stages.rows import Row, into_cells
+from arachne.stages.rows import Row, into_cells, into_rows
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """Its words with single spaces."""
-        return " ".join(word.text for word in self.words)
+        """Its words, line by line, with single spaces."""
+        return " ".join(row.text for row in into_rows(self.words))
 
 
 @dataclass(frozen=True)
