@@ -1,14 +1,11 @@
 """What runs inside a stage subprocess: its bounds, and one image from bytes to a compressed result."""
 
-import ctypes
 import logging
-import os
-import resource
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from arachne.actors.confinement import confine
 from arachne.bodies import Reading, compress
 from arachne.errors import ArachneError, ImageError, OutOfMemory, ReadFailed
 from arachne.pipeline import ReadRequest, undescribed
@@ -21,21 +18,14 @@ Read = Callable[[bytes, ReadRequest], Result]
 THREAD_LIMITS = dict.fromkeys(
     ("OMP_THREAD_LIMIT", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
-_PR_SET_PDEATHSIG = 1
 _DESCRIBE, _DEFERRED = "describe", "deferred"
 
 
 def prepare(parent_pid: int, memory_bytes: int, _read: Read) -> None:
     """Bind this process to its parent and its memory. `_read` comes along so that its modules are loaded by now."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a stage inside C code would never see a handler run
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        os._exit(1)
-    Path("/proc/self/oom_score_adj").write_text("1000")
     if "cv2" in sys.modules:
         sys.modules["cv2"].setNumThreads(1)
-    bound = _address_space_bytes() + memory_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+    confine(parent_pid, memory_bytes)
 
 
 def run(read: Read, path: str, request: ReadRequest) -> Reading:
@@ -73,8 +63,3 @@ def _to_reading(result: Result) -> Reading:
 
 def _seconds(stages: list[StageReport], *, describing: bool) -> float:
     return sum(stage.ms for stage in stages if (stage.name == _DESCRIBE) == describing) / 1000
-
-
-def _address_space_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    return pages * resource.getpagesize()

@@ -89,14 +89,13 @@ def _request_content(operation: Operation, refs: Refs) -> Schema:
 
 
 def _response(answer: Answer, refs: Refs) -> Schema:
+    content: Schema = {}
     if answer.model is not None:
-        return {
-            "description": answer.meaning,
-            "content": {JSON: {"schema": refs[answer.model, "serialization"]}},
-        }
-    if answer.media_type is not None:
-        return {"description": answer.meaning, "content": {answer.media_type: {"schema": {"type": "string"}}}}
-    return {"description": answer.meaning}
+        content[JSON] = {"schema": refs[answer.model, "serialization"]}
+    elif answer.media_type is not None:
+        content[answer.media_type] = {"schema": {"type": "string"}}
+    content |= {media_type.split(";")[0]: {"schema": {"type": "string"}} for media_type in answer.also}
+    return {"description": answer.meaning, **({"content": content} if content else {})}
 
 
 def _problem(status: int, refs: Refs) -> Schema:

@@ -31,11 +31,15 @@ Endpoint = Callable[[Request, Parts], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class Answer:
-    """One documented answer: what it means, its model, or its media type where it is no JSON."""
+    """One documented answer: what it means, its model, or its media type where it is no JSON.
+
+    `also` are the media types besides JSON of an answer that comes in several forms.
+    """
 
     meaning: str
     model: type[BaseModel] | None = None
     media_type: str | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
+from arachne.actors.render_pool import RenderPool
 from arachne.actors.wake import Waker
 from arachne.cache import VisionCache, open_cache
 from arachne.database import AsyncDatabase
@@ -37,6 +38,7 @@ class Parts:
     waker: Waker
     cache: VisionCache
     loading: asyncio.Semaphore
+    renderer: RenderPool
 
 
 @asynccontextmanager
@@ -55,6 +57,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        await asyncio.to_thread(parts.renderer.stop)
         await asyncio.to_thread(parts.waker.close)
         await asyncio.to_thread(parts.cache.close)
         await parts.usage_log.flush()
@@ -80,6 +83,7 @@ def _open(settings: Settings) -> Parts:
         waker=Waker(settings),
         cache=open_cache(settings),
         loading=asyncio.Semaphore(LOADING),
+        renderer=RenderPool(settings),
     )
 
 

@@ -124,8 +124,8 @@ async def test_results_come_as_json_markdown_and_text(service: Service) -> None:
     assert found["md"].text == image["result"]["markdown"]
     assert (await get(service, f"{image['result_url']}?format=txt&page=1")).text == "page 1"
     assert (await get(service, f"{image['result_url']}?page=2")).status_code == 404
-    pdf = await get(service, f"{image['result_url']}?format=pdf")
-    assert (pdf.status_code, pdf.json()["code"]) == (422, "invalid_options")
+    unknown = await get(service, f"{image['result_url']}?format=docx")
+    assert (unknown.status_code, unknown.json()["code"]) == (422, "invalid_options")
     assert (await get(service, f"{JOBS}/{job_id}/images/1")).status_code == 404
     assert (await get(service, f"{JOBS}/{job_id}/images/x")).status_code == 404
 

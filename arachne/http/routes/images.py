@@ -1,5 +1,7 @@
 """One image of a job: itself, its result in several forms, its original."""
 
+import asyncio
+import json
 import re
 from urllib.parse import quote
 
@@ -7,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from arachne.database import Transaction
-from arachne.errors import Gone, InvalidOptions, NotFinished, NotFound
+from arachne.errors import Gone, NotFinished, NotFound
+from arachne.formats import MEDIA_TYPES, NEEDS_ORIGINAL, RenderRequest
 from arachne.http import bodies
 from arachne.http.answers import to_json
 from arachne.http.exchange import caller_of
@@ -19,9 +22,8 @@ from arachne.schemas.queries import ResultQuery
 from arachne.schemas.result import Result
 from arachne.schemas.tables import Image
 
-AVAILABLE = ("json", "md", "txt")
 _OPEN = ("fetching", "queued", "parked", "running")
-_TYPES = {"json": "application/json", "md": "text/markdown; charset=utf-8", "txt": "text/plain; charset=utf-8"}
+_DOCUMENTS = tuple(kind for name, kind in MEDIA_TYPES.items() if name != "json")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 PATH = "/api/extract/image-jobs/{job_id}/images/{index}"
 
@@ -37,11 +39,6 @@ async def show_one(request: Request, parts: Parts) -> Response:
 async def show_result(request: Request, parts: Parts) -> Response:
     """The result in the form that is asked for."""
     query = bodies.read_query(request.query_params, ResultQuery)
-    if query.format not in AVAILABLE:
-        raise InvalidOptions(
-            f"This version gives results as {', '.join(AVAILABLE)}.",
-            errors=[{"loc": ["query", "format"], "msg": "not available"}],
-        )
     account_id = caller_of(request).account_id
     image, result = await parts.database.run(
         _load, account_id, request.path_params["job_id"], request.path_params["index"]
@@ -49,11 +46,35 @@ async def show_result(request: Request, parts: Parts) -> Response:
     shown = _page(result, query.page)
     if query.format == "json":
         response = to_json(shown)
-    else:
+    elif query.format in {"md", "txt"}:
         text = shown["markdown"] if query.format == "md" else shown["text"]
         body = str(text or "").encode("utf-8", "replace")
-        response = Response(body, media_type=_TYPES[query.format])
+        response = Response(body, media_type=MEDIA_TYPES[query.format])
+    else:
+        body = await _render(parts, image, result, query)
+        response = Response(body, media_type=MEDIA_TYPES[query.format])
     return _attach(response, f"{_stem(image)}.{query.format}")
+
+
+async def _render(parts: Parts, image: Image, result: dict[str, object], query: ResultQuery) -> bytes:
+    """The document, made in a subprocess.
+
+    Raises:
+        Gone: the format needs the original and it is no longer kept.
+        Unavailable: too many documents are being made.
+    """
+    settings = parts.settings
+    assert query.format in {"hocr", "pdf", "png"}
+    request = RenderRequest(
+        query.format, query.page, image.name or _stem(image), settings.max_image_pixels, settings.max_frames
+    )
+    original = b""
+    if query.format in NEEDS_ORIGINAL:
+        if image.sha256 is None:
+            raise Gone("The original is no longer kept, and this format needs it.")
+        original = await parts.storage.read_async(image.sha256)
+    made = await asyncio.to_thread(lambda: parts.renderer.schedule(json.dumps(result).encode(), original, request))
+    return await asyncio.wrap_future(made)
 
 
 async def show_original(request: Request, parts: Parts) -> Response:
@@ -124,10 +145,10 @@ RESOURCES = (
         {
             "GET": Operation(
                 show_result,
-                "An image's result as JSON, Markdown or plain text",
+                "An image's result as JSON, Markdown, plain text, hOCR, searchable PDF, or a PNG with its boxes drawn",
                 scope="vision:read",
                 policy="reads",
-                answers={200: Answer("The result", Result)},
+                answers={200: Answer("The result", Result, also=_DOCUMENTS)},
                 query=ResultQuery,
                 errors=(404, 409, 410, 422, 503),
             )

@@ -1,0 +1,26 @@
+"""What every subprocess that touches untrusted images is bound by: its parent's life and a bound on its memory."""
+
+import ctypes
+import os
+import resource
+import signal
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+
+
+def confine(parent_pid: int, memory_bytes: int) -> None:
+    """Nothing; this process dies with its parent, and may take `memory_bytes` more than it has now."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # code in C would never see a handler run
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent ends us
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+    Path("/proc/self/oom_score_adj").write_text("1000")
+    bound = _address_space_bytes() + memory_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+
+
+def _address_space_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * resource.getpagesize()

@@ -1,0 +1,34 @@
+"""Renderers that misbehave, run inside the real pool's subprocesses."""
+
+import os
+import resource
+import signal
+import sys
+import time
+
+from arachne.errors import DecodeFailed
+from arachne.formats import RenderRequest
+
+
+def echo(result_json: bytes, original: bytes, request: RenderRequest) -> bytes:
+    """The input, with the bound on this process's memory and whether it has the library that decodes images."""
+    bound = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return b"|".join([result_json, original, request.format.encode(), b"%d" % bound, b"%d" % ("PIL" in sys.modules)])
+
+
+def faulty(result_json: bytes, original: bytes, request: RenderRequest) -> bytes:
+    """What the result's bytes ask for."""
+    match result_json:
+        case b"crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case b"hang":
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGALRM})
+            while True:
+                time.sleep(60)
+        case b"hungry":
+            return bytes(8 * 1024**3)
+        case b"refused":
+            raise DecodeFailed("Damaged.", stage="decode")
+        case b"wrong":
+            raise ZeroDivisionError
+    return b"done"
