@@ -51,13 +51,13 @@ def find_job(transaction: Transaction, account_id: str, job_id: str) -> Job:
 
     Raises:
         NotFound: the account has no such job.
-        Gone: it was deleted.
+        Gone: it was deleted or has expired.
     """
     job = transaction.session.get(Job, job_id, populate_existing=True) if is_id(job_id, "job") else None
     if job is None or job.account_id != account_id:
         raise NotFound("There is no such job.")
     if job.deleted_at is not None:
-        raise Gone("The job was deleted.")
+        raise Gone("The job was deleted, or its results have expired.")
     return job
 
 
@@ -93,7 +93,7 @@ def show_job(
 
     Raises:
         NotFound: the account has no such job.
-        Gone: it was deleted.
+        Gone: it was deleted or has expired.
     """
     job = find_job(transaction, account_id, job_id)
     inlines = with_results or job.single
