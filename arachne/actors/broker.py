@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import redis
-from dramatiq import Message, MessageProxy, Middleware
+from dramatiq import Consumer, Message, MessageProxy, Middleware
 from dramatiq.brokers.redis import RedisBroker, _RedisConsumer
 from dramatiq.errors import BrokerConnectionError, ConnectionClosed
 from dramatiq.middleware import Retries, ShutdownNotifications, TimeLimit
@@ -22,6 +22,8 @@ from arachne.errors import SetupError
 from arachne.settings import Settings
 
 GPU, WEBHOOKS, MAINTENANCE = "gpu", "webhooks", "maintenance"
+URGENT = (GPU, WEBHOOKS)  # their delay queues, and what has a minute's time, would cost a worker its idle processor
+PATIENCE_MS = 1000
 
 WORKER_TIMEOUT_S = 5.0
 # A dead process's messages are redelivered after about this long; maintenance comes with every command.
@@ -46,6 +48,11 @@ class StallProofBroker(RedisBroker):
     def consumer_class(self) -> type[_RedisConsumer]:
         """Consumers with the same mapping."""
         return _Consumer
+
+    def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
+        """A consumer; only of the urgent queues does it look every `timeout` milliseconds, of others once a second."""
+        patience_ms = timeout if queue_name in URGENT else max(timeout, PATIENCE_MS)
+        return super().consume(queue_name, prefetch, patience_ms)
 
     def enqueue(self, message: Message[object], *, delay: int | None = None) -> Message[object]:
         """The message as sent, `delay` in milliseconds.

@@ -167,3 +167,11 @@ def test_rate_limit_counts_alone_without_redis(broker, monkeypatch) -> None:
     monkeypatch.setattr(broker, "enqueue", refuse)
     assert limit.before_process_message(broker, message) is None
     client.close()
+
+
+def test_only_urgent_queues_are_looked_at_often(broker) -> None:
+    """An idle worker's processor is not spent on queues that have time."""
+    waits = {
+        name: broker.consume(name, timeout=20).timeout for name in ("gpu", "webhooks", "webhooks.DQ", "maintenance")
+    }
+    assert waits == {"gpu": 20, "webhooks": 20, "webhooks.DQ": 1000, "maintenance": 1000}
