@@ -1,0 +1,183 @@
+"""Images read by the pipeline in subprocesses of this command, with no server."""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from arachne import languages
+from arachne.actors.pool import PoolLostError, StagePool, judge
+from arachne.actors.render_pool import RenderPool
+from arachne.actors.stage_process import THREAD_LIMITS
+from arachne.bodies import Reading, decompress
+from arachne.cli.extract_inputs import Input
+from arachne.cli.extract_output import Sink
+from arachne.errors import ArachneError, ImageError, Unavailable
+from arachne.formats import Format, RenderRequest
+from arachne.pipeline import ReadRequest, pipeline_version, read_image
+from arachne.reading import settle_options
+from arachne.schemas.options import Options
+from arachne.settings import Settings
+from arachne.versions import Published
+
+_LOOKAHEAD = 2  # files loaded and waiting, so that no subprocess waits for the disk
+_TRIES = 3  # of a file whose pool broke before its turn
+
+
+def extract(images: Sequence[Input], options: Options, settings: Settings, wanted: Format, sink: Sink) -> int:
+    """The number of images that could not be read; each of the others is in `sink`.
+
+    Raises:
+        OptionsConflict, InvalidOptions, LanguageMissing: the options can't be carried out here.
+        SetupError: something needed is missing, or the sink can't be written.
+    """
+    os.environ.update(THREAD_LIMITS)
+    with tempfile.TemporaryDirectory(prefix="arachne-") as folder, _progress(len(images)) as progress:
+        request = _request(options, settings, Path(folder))
+        workers = min(settings.cpu_workers, max(1, len(images)))
+        run = _Run(images, request, settings.model_copy(update={"cpu_workers": workers}), wanted)
+        failed = 0
+        try:
+            for number, made in run.documents():
+                if isinstance(made, ArachneError):
+                    failed += 1
+                    progress.complain(images[number], made)
+                    sink.miss(number, images[number], made)
+                else:
+                    sink.take(number, images[number], made)
+                progress.advance()
+        finally:
+            run.stop()
+    return failed
+
+
+def _request(options: Options, settings: Settings, folder: Path) -> ReadRequest:
+    """What the subprocesses are asked; no model is asked for a description, whatever the settings say."""
+    alone = settings.model_copy(update={"vlm_url": None})
+    tessdata_dir = languages.merge(settings.tessdata_dir, folder)
+    available = languages.installed(settings.tessdata_dir)
+    settled = settle_options(options, alone, Published(pipeline_version(tessdata_dir), available))
+    return ReadRequest(
+        options=settled,
+        languages=languages.resolve(options.languages, settings.languages, available),
+        tessdata_dir=tessdata_dir,
+        max_pixels=settings.max_image_pixels,
+        max_frames=settings.max_frames,
+        soft_time_limit_s=settings.soft_time_limit_s,
+    )
+
+
+class _Run:
+    """All images through the pool of readers, and where a document is wanted through the pool that makes those."""
+
+    def __init__(self, images: Sequence[Input], request: ReadRequest, settings: Settings, wanted: Format) -> None:
+        self._images = images
+        self._request = request
+        self._settings = settings
+        self._format = wanted
+        self._slots = settings.cpu_workers + _LOOKAHEAD
+        self._ended: SimpleQueue[tuple[int, Future[Reading] | Future[bytes]]] = SimpleQueue()
+        self._data: dict[int, bytes] = {}  # of the images in hand
+        self._tries: dict[int, int] = {}
+        self._reading: set[int] = set()
+        self._pool = StagePool(read_image, settings)
+        self._renderer = RenderPool(settings, max_pending=self._slots)
+
+    def documents(self) -> Iterator[tuple[int, bytes | ArachneError]]:
+        """Each image's number with its document, or with what went wrong, as they are done."""
+        coming = iter(range(len(self._images)))
+        while True:
+            while len(self._data) < self._slots and (number := next(coming, None)) is not None:
+                try:
+                    self._data[number] = self._images[number].load(self._settings.max_image_bytes)
+                except ArachneError as error:
+                    yield number, error
+                else:
+                    self._read(number)
+            if not self._data:
+                return
+            number, future = self._ended.get()
+            made = self._next_step(number, future)
+            if made is not None:
+                self._data.pop(number)
+                yield number, made
+
+    def stop(self) -> None:
+        """End all subprocesses."""
+        self._pool.stop()
+        self._renderer.stop()
+
+    def _read(self, number: int) -> None:
+        self._reading.add(number)
+        self._pool.schedule(self._data[number], self._request, lambda ended: self._ended.put((number, ended)))
+
+    def _next_step(self, number: int, future: "Future[Reading] | Future[bytes]") -> bytes | ArachneError | None:
+        """The document, or what went wrong; None where the image is on its way again."""
+        if number not in self._reading:
+            error = future.exception()
+            return error if isinstance(error, ArachneError) else bytes(future.result())  # type: ignore[arg-type]
+        self._reading.discard(number)
+        try:
+            attempt = judge(future)  # type: ignore[arg-type]
+        except PoolLostError:
+            return self._try_again(number)
+        if attempt.reading is None:
+            return attempt.error
+        return self._made_of(number, decompress(attempt.reading.body))
+
+    def _try_again(self, number: int) -> ArachneError | None:
+        self._tries[number] = self._tries.get(number, 0) + 1
+        if self._tries[number] >= _TRIES:
+            return Unavailable("The subprocesses that read images broke again and again. Run `arachne doctor`.")
+        self._read(number)
+        return None
+
+    def _made_of(self, number: int, result_json: bytes) -> bytes | None:
+        match self._format:
+            case "json":
+                return result_json
+            case "md" | "txt":
+                result = json.loads(result_json)
+                return str(result["markdown" if self._format == "md" else "text"] or "").encode("utf-8", "replace")
+            case _:
+                name, limits = self._images[number].path.name, self._settings
+                asked = RenderRequest(self._format, None, name, limits.max_image_pixels, limits.max_frames)
+                made = self._renderer.schedule(result_json, self._data[number], asked)
+                made.add_done_callback(lambda ended: self._ended.put((number, ended)))
+                return None
+
+
+class _Progress:
+    """A bar on stderr where that is a terminal; complaints in any case."""
+
+    def __init__(self, total: int) -> None:
+        console = Console(stderr=True, soft_wrap=True, highlight=False)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self.bar = Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())
+        self._task = self.bar.add_task("reading", total=total)
+
+    def advance(self) -> None:
+        """One image more is done."""
+        self.bar.advance(self._task)
+
+    def complain(self, one: Input, error: ArachneError) -> None:
+        """Say which image failed and why."""
+        stage = f" (stage {error.stage})" if isinstance(error, ImageError) and error.stage else ""
+        told = f"arachne: {one.name}: {error.code}: {error.message}{stage}"
+        self.bar.console.print(escape(told))
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[_Progress]:
+    made = _Progress(total)
+    with made.bar:
+        yield made
