@@ -63,7 +63,7 @@ def test_one_file_gives_its_result_alone(run: Run, images: Path, tmp_path: Path)
 def test_documents_of_all_frames(run: Run, images: Path, tmp_path: Path) -> None:
     """A two-page TIFF: both pages are in the PDF with their words; one document may go to stdout."""
     with Image.open(images / "dialog_light.png") as picture:
-        page = picture.convert("RGB").crop((0, 0, 560, 90))
+        page = picture.convert("RGB").crop((0, 0, 560, 80))
     page.save(tmp_path / "scan.tiff", save_all=True, append_images=[page])
     assert run(*FAST, "scan.tiff", "--frames", "all", "--format", "pdf", "--out", "made")[0] == 0
     document = pypdfium2.PdfDocument(tmp_path / "made" / "scan.pdf")
