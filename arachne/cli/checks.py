@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Literal
 
 import redis
@@ -37,6 +38,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield _python()
     yield _tesseract()
     yield _languages(settings)
+    yield _documents()
     yield from _embedded(settings)
     attached, running = _attach(settings)
     yield running
@@ -65,6 +67,18 @@ def _languages(settings: Settings) -> Check:
     except ArachneError as error:
         return Check("languages", "failed", ", ".join(available) or "none", error.message)
     return Check("languages", "ok", ", ".join(available))
+
+
+def _documents() -> Check:
+    from arachne import formats
+
+    try:
+        formats.prepare()
+    except ImportError as error:
+        missing = "fonttools" if error.name and error.name.startswith("fontTools") else error.name or "pikepdf"
+        mend = f"Install the package {missing} (pip install {missing}); JSON, Markdown and text need none."
+        return Check("documents", "failed", str(error), mend)
+    return Check("documents", "ok", f"hOCR, PNG, PDF by pikepdf {version('pikepdf')}")
 
 
 def _embedded(settings: Settings) -> Iterator[Check]:

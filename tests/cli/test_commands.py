@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from arachne import __version__, cli, logs
+from arachne import __version__, cli, formats, logs
 from arachne.accounts import find_account
 from arachne.database import Database
 from arachne.embedded import datadir
@@ -119,6 +119,18 @@ def test_doctor_says_how_to_mend(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_
     assert all(check["mend"] for check in checks.values() if check["state"] != "ok")
     assert "xxx" in checks["languages"]["mend"]
     assert "FAILED   vlm" in run("doctor", "--data-dir", str(tmp_path))[1]
+
+
+def test_doctor_looks_for_what_documents_need(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A missing library is named, with the way to get it."""
+
+    def lacking() -> None:
+        raise ModuleNotFoundError("No module named 'pikepdf'", name="pikepdf")
+
+    monkeypatch.setattr(formats, "prepare", lacking)
+    checks = {check["name"]: check for check in json.loads(run("doctor", "--data-dir", str(tmp_path), "--json")[1])}
+    assert checks["documents"]["state"] == "failed"
+    assert "pip install pikepdf" in checks["documents"]["mend"]
 
 
 def test_taken_port_is_refused_before_anything_starts(run: Run, tmp_path: Path) -> None:
