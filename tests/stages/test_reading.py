@@ -222,6 +222,6 @@ def test_numbers_that_are_none_are_zero() -> None:
 
 
 def test_words_without_text_fail_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arachne.stages.structure.to_text", lambda _parts: " ")
+    monkeypatch.setattr("arachne.stages.structure.to_text", lambda _parts, **_how: " ")
     with pytest.raises(ReadFailed, match="1 words were read"):
         structure_words([plain_word("lost")])
