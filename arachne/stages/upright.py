@@ -12,13 +12,15 @@ import numpy.typing as npt
 from arachne.stages import ink, tesseract
 from arachne.stages.arrays import Gray, Rgb, Transform, resized, shifting
 from arachne.stages.enhance import EnhanceOptions, enhance
+from arachne.stages.perspective import Flattened, flatten
 from arachne.stages.read import mean_confidence
 
-VERSION = 1
+VERSION = 2
 
 QuarterTurn = Literal[0, 90, 180, 270]
 _QUARTERS: tuple[QuarterTurn, ...] = (0, 90, 180, 270)
 _MOST_PIXELS = 8_000_000
+_FLAT_GAIN = 1.02  # of the rows' sharpness
 _BLOCK = 6  # of Tesseract's page segmentation modes
 
 
@@ -55,10 +57,15 @@ def upright(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> 
     boxes = _glyphs(rgb, text_height_px)
     if len(boxes) < 5:
         return Upright(rgb, 0, 0.0, np.eye(3), text_height_px)
-    levelled, transform = rgb, np.eye(3)
+    levelled, transform, flat_deg = rgb, np.eye(3), 0.0
+    flat = _flattened(rgb, boxes, text_height_px, options)
+    if flat is not None:
+        levelled, transform, flat_deg = flat.rgb, flat.transform, round(flat.turn_deg, 1)
+        boxes = _glyphs(levelled, text_height_px)
     skew_deg = measure_skew(boxes, options)
     if skew_deg:
-        levelled, transform = _turned(rgb, skew_deg)
+        levelled, turn = _turned(levelled, skew_deg)
+        transform = turn @ transform
         boxes = _glyphs(levelled, text_height_px)
         text_height_px = ink.glyph_height(boxes) or text_height_px
     lying_px = ink.glyph_height(boxes[:, [1, 0, 3, 2, 4]]) if len(boxes) else None
@@ -66,7 +73,34 @@ def upright(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> 
     if quarter:
         transform = quarter_transform(quarter, levelled.shape[1], levelled.shape[0]) @ transform
         levelled = np.ascontiguousarray(np.rot90(levelled, k=-quarter // 90))
+    skew_deg = round(skew_deg + flat_deg, 1)
     return Upright(levelled, quarter, skew_deg, transform, lying_px if quarter in {90, 270} else text_height_px)
+
+
+def _flattened(
+    rgb: Rgb, boxes: npt.NDArray[np.int32], text_height_px: float | None, options: UprightOptions
+) -> Flattened | None:
+    """The picture laid flat, where it is a surface seen at an angle and its rows of text part better for it."""
+    flat = flatten(rgb, boxes)
+    if flat is None:
+        return None
+    after = _glyphs(flat.rgb, text_height_px)
+    return flat if _sharpest_at_all(after, options) > _FLAT_GAIN * _sharpest_at_all(boxes, options) else None
+
+
+def _sharpest_at_all(boxes: npt.NDArray[np.int32], options: UprightOptions) -> float:
+    """How sharply rows of text part at the best angle, whatever the number of characters."""
+    if len(boxes) < 5:
+        return 0.0
+    height = max(4.0, ink.glyph_height(boxes) or 4.0)
+    angles = np.arange(-options.max_skew_deg, options.max_skew_deg + 0.01, 0.5)
+    return max(_sharpest(points, angles, height)[1] for points in _ends(boxes)) / len(boxes) ** 2
+
+
+def _ends(boxes: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Where characters stand on their line, for level text and for text on its side."""
+    feet = np.column_stack([boxes[:, 0] + boxes[:, 2] / 2, boxes[:, 1] + boxes[:, 3]]).astype(np.float64)
+    return feet, np.column_stack([boxes[:, 1] + boxes[:, 3] / 2, -boxes[:, 0].astype(np.float64)])
 
 
 def _glyphs(rgb: Rgb, text_height_px: float | None) -> npt.NDArray[np.int32]:
@@ -97,11 +131,9 @@ def measure_skew(boxes: npt.NDArray[np.int32], options: UprightOptions) -> float
     if len(boxes) < 12:
         return 0.0
     height = max(4.0, ink.glyph_height(boxes) or 4.0)
-    feet = np.column_stack([boxes[:, 0] + boxes[:, 2] / 2, boxes[:, 1] + boxes[:, 3]]).astype(np.float64)
-    sides = np.column_stack([boxes[:, 1] + boxes[:, 3] / 2, -boxes[:, 0].astype(np.float64)])
     limit = options.max_skew_deg
     found = []
-    for points in (feet, sides):
+    for points in _ends(boxes):
         coarse = _sharpest(points, np.arange(-limit, limit + 0.01, 0.5), height)
         fine = _sharpest(points, np.arange(coarse[0] - 0.5, coarse[0] + 0.51, 0.1), height)
         found.append((*fine, _sharpness(points, 0.0, height)))
