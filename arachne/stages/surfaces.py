@@ -54,6 +54,8 @@ class Surfaces:
     def pictures(self, taken: Sequence[Box], least_px: float) -> list[Box]:
         """Boxes of areas full of detail, at least `least_px` wide and high, that none of the taken boxes explains."""
         busy = self._busy_cells()
+        if busy.size == 0:
+            return []
         for box in map(self._scaled, (box for box in taken if all(np.isfinite(box)))):
             left, top = int(box.x / _CELL_PX), int(box.y / _CELL_PX)
             busy[top : int(box.bottom / _CELL_PX) + 1, left : int(box.right / _CELL_PX) + 1] = 0

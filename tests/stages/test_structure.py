@@ -114,7 +114,8 @@ def test_pictures_are_figures_and_text_is_none() -> None:
     assert [block.kind for block in found.blocks] == ["paragraph", "figure"]
     assert found.blocks[1].bbox == pytest.approx([300, 200, 240, 160], abs=10)
     assert [block.id for block in found.blocks] == ["b0", "b1"]
-    assert Surfaces(np.full((50, 50, 3), 9, np.uint8)).pictures([], 10) == []
+    for shape in ((50, 50), (1, 1), (3, 900), (900, 3)):
+        assert Surfaces(np.full((*shape, 3), 9, np.uint8)).pictures([], 10) == []
 
 
 def test_what_is_read_in_a_code_is_no_text() -> None:
