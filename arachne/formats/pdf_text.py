@@ -97,18 +97,18 @@ class _Track:
         return (x - self.x) * self.cos + (y - self.y) * self.sin
 
 
-def text_layer(blocks: Sequence[Block], font: Glyphless, height_px: int, scale: float) -> bytes:
-    """The operators that set all words, invisible, on a page `height_px` times `scale` points high."""
+def text_layer(blocks: Sequence[Block], font: Glyphless, top_pt: float, scale: float) -> bytes:
+    """The operators that set all words, invisible, on a page `top_pt` points high, `scale` points a pixel."""
     lines = [line for block in blocks for line in block.lines if line.words]
     if not lines:
         return b""
-    set_lines = [_set_line(line, font, height_px, scale) for line in lines]
+    set_lines = [_set_line(line, font, top_pt, scale) for line in lines]
     return f"BT\n{_INVISIBLE} Tr\n{''.join(set_lines)}ET\n".encode()
 
 
-def _set_line(line: Line, font: Glyphless, height_px: int, scale: float) -> str:
-    track = _track(line, height_px, scale)
-    spans = [_span(word, track, height_px, scale) for word in line.words]
+def _set_line(line: Line, font: Glyphless, top_pt: float, scale: float) -> str:
+    track = _track(line, top_pt, scale)
+    spans = [_span(word, track, top_pt, scale) for word in line.words]
     parts = [f"/Words {track.size:.3f} Tf\n"]
     for at, (word, (start, end)) in enumerate(zip(line.words, spans, strict=True)):
         parts.append(_show(font.encode(word.text), track, start, end))
@@ -128,20 +128,20 @@ def _show(codes: Sequence[int], track: _Track, start: float, end: float) -> str:
     return f"{100 * (end - start) / natural:.4f} Tz {matrix} Tm <{codes_hex}> Tj\n"
 
 
-def _track(line: Line, height_px: int, scale: float) -> _Track:
+def _track(line: Line, top_pt: float, scale: float) -> _Track:
     top_left, top_right, bottom_right, bottom_left = line.polygon
     dx = top_right[0] + bottom_right[0] - top_left[0] - bottom_left[0]
     dy = top_right[1] + bottom_right[1] - top_left[1] - bottom_left[1]
     angle = -math.atan2(dy, dx)  # the page's y points up
     size_px = max(1.0, math.dist(top_left, bottom_left), math.dist(top_right, bottom_right))
     up_px = size_px * (_EM - _ASCENT) / _EM
-    x, y = bottom_left[0] - math.sin(angle) * up_px, height_px - bottom_left[1] + math.cos(angle) * up_px
-    return _Track(x * scale, y * scale, math.cos(angle), math.sin(angle), size_px * scale)
+    x, y = bottom_left[0] - math.sin(angle) * up_px, bottom_left[1] - math.cos(angle) * up_px
+    return _Track(x * scale, top_pt - y * scale, math.cos(angle), math.sin(angle), size_px * scale)
 
 
-def _span(word: Word, track: _Track, height_px: int, scale: float) -> tuple[float, float]:
+def _span(word: Word, track: _Track, top_pt: float, scale: float) -> tuple[float, float]:
     """Where the word starts and ends on the track; never empty."""
-    at = [track.along(x * scale, (height_px - y) * scale) for x, y in word.polygon]
+    at = [track.along(x * scale, top_pt - y * scale) for x, y in word.polygon]
     start, end = (at[0] + at[3]) / 2, (at[1] + at[2]) / 2
     return start, max(end, start + _MIN_GAP * track.size)
 

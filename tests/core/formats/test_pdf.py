@@ -195,6 +195,19 @@ def test_a_picture_larger_than_pdf_allows_is_scaled() -> None:
     assert box_of(data, "far") == pytest.approx([12_960, 7.2, 13_680, 28.8], abs=1)
 
 
+@pytest.mark.parametrize("size", [(1, 1), (2, 40), (1, 20_000), (20_000, 1)])
+def test_slivers_have_a_page_too(size: tuple[int, int]) -> None:
+    """Pages have at least three points a side; the picture is at the top left of it."""
+    data = to_pdf(result(size=size), encoded(Image.new("RGB", size, (200, 0, 0)), "PNG"))
+    with opened(data) as document:
+        assert min(document[0].get_size()) >= 3
+    page = shown(data)
+    assert page[0, 0, 1] < 255
+    if size == (1, 1):
+        assert tuple(page[0, 0]) == (200, 0, 0)
+        assert (page[1:, 1:] == 255).all()
+
+
 def test_the_same_result_gives_the_same_bytes() -> None:
     """So that a repeated download can be compared."""
     found = result(block(line(word("same", corners(5, 5, 50, 20)))))
