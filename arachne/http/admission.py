@@ -90,7 +90,7 @@ async def store(parts: Parts, arrivals: Sequence[Arrival], known: set[str]) -> N
     for digest, arrival in missing.items():
         if digest in known and await parts.storage.has_async(digest):
             continue
-        async with parts.loading:
+        async with parts.storing:
             data = await anyio.to_thread.run_sync(arrival.read)
             await parts.storage.write_async(digest, data)
 

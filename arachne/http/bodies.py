@@ -1,7 +1,8 @@
 """Request bodies: bounded while they stream, kept on disk where they are large, parsed strictly."""
 
-from contextlib import AbstractAsyncContextManager, nullcontext
-from tempfile import SpooledTemporaryFile
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from typing import TypeVar
 
 import anyio.to_thread
@@ -19,12 +20,16 @@ from arachne.errors import (
     RequestTooLarge,
     UnsupportedMediaType,
 )
+from arachne.http.spool import Spool
 from arachne.schemas.text import is_storable
 
 M = TypeVar("M")
+T = TypeVar("T")
 JSON = "application/json"
 MAX_SMALL_BYTES = 1024 * 1024
-_SPOOL_BYTES = 1024 * 1024
+IDLE_S = 30.0  # a body that stops for so long won't come any more
+TOTAL_S = 600.0
+_SMALL_JSON_BYTES = 1024 * 1024
 
 
 def check_length(headers: Headers, max_bytes: int) -> None:
@@ -38,13 +43,19 @@ def check_length(headers: Headers, max_bytes: int) -> None:
         raise _too_large(max_bytes)
 
 
-def bound(receive: Receive, max_bytes: int) -> Receive:
-    """`receive` that raises RequestTooLarge once more than `max_bytes` of the body have come."""
-    seen = 0
+def bound(receive: Receive, max_bytes: int, *, idle_s: float = IDLE_S, total_s: float = TOTAL_S) -> Receive:
+    """`receive` that raises RequestTooLarge over `max_bytes`, and MalformedRequest where the body comes too slowly."""
+    seen, ends_s = 0, asyncio.get_running_loop().time() + total_s
 
     async def bounded() -> Message:
         nonlocal seen
-        message = await receive()
+        try:
+            async with asyncio.timeout(min(idle_s, ends_s - asyncio.get_running_loop().time())):
+                message = await receive()
+        except TimeoutError:
+            raise MalformedRequest(
+                f"The body came too slowly: {idle_s:g} s may pass between two parts of it, {total_s:g} s in all."
+            ) from None
         if message["type"] == "http.request":
             seen += len(message.get("body", b""))
             if seen > max_bytes:
@@ -59,25 +70,27 @@ def media_type(headers: Headers) -> str:
     return headers.get("content-type", "").split(";", 1)[0].strip().lower()
 
 
-async def read_json(request: Request, gate: AbstractAsyncContextManager[object] | None = None) -> object:
-    """The JSON value of the body. With a `gate`, the body waits on disk until it may be parsed.
+async def read_json(
+    request: Request, decode: Callable[[object], T], gate: AbstractAsyncContextManager[object] | None = None
+) -> T:
+    """What `decode` makes, in a thread, of the JSON value of the body.
+
+    A large body waits on disk until it may pass the `gate`; its value is gone when the gate opens again.
 
     Raises:
         UnsupportedMediaType: the body isn't declared as JSON.
         MalformedRequest: it is no JSON.
+        Unavailable: there is no room for it.
     """
     declared = media_type(request.headers)
     if declared != JSON:
         raise UnsupportedMediaType(f"Send Content-Type: {JSON}, not {declared or 'none'}.")
-    with SpooledTemporaryFile[bytes](max_size=_SPOOL_BYTES) as file:
+    with closing(Spool()) as spool:
         async for chunk in request.stream():
-            file.write(chunk)
-        size_bytes = file.tell()
-        file.seek(0)
-        if size_bytes <= _SPOOL_BYTES:
-            return parse_json(file.read())
-        async with gate or nullcontext():
-            return await anyio.to_thread.run_sync(lambda: parse_json(file.read()))
+            spool.add(chunk)
+        small = spool.size_bytes <= _SMALL_JSON_BYTES
+        async with gate if gate is not None and not small else nullcontext():
+            return await anyio.to_thread.run_sync(lambda: decode(parse_json(spool.read(0, spool.size_bytes))))
 
 
 def parse_json(data: bytes | str, where: str = "The body") -> object:
@@ -103,9 +116,12 @@ async def read_model(request: Request, model: type[M]) -> M:
     """
     if request.headers.get("content-length", "") in {"", "0"} and "transfer-encoding" not in request.headers:
         return validate(model, {})
-    value = await read_json(request)
-    _require_storable(value)
-    return validate(model, value)
+
+    def decode(value: object) -> M:
+        _require_storable(value)
+        return validate(model, value)
+
+    return await read_json(request, decode)
 
 
 def validate(model: type[M] | TypeAdapter[M], value: object, *, error: type[ArachneError] = InvalidOptions) -> M:

@@ -6,10 +6,7 @@ from asyncio import Semaphore
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from tempfile import SpooledTemporaryFile
-from typing import BinaryIO, cast
 
-import anyio.to_thread
 from starlette.requests import Request
 
 from arachne.errors import (
@@ -22,7 +19,8 @@ from arachne.errors import (
     UnsupportedMediaType,
 )
 from arachne.http import bodies
-from arachne.http.multipart import MEMORY_BYTES, FilePart, Form, read_form
+from arachne.http.multipart import FilePart, Form, read_form
+from arachne.http.spool import Spool
 from arachne.images import ImageHeader, sniff
 from arachne.schemas.submission import MAX_NAME, ImageInput, RawBatch, RawSingle
 from arachne.schemas.text import is_storable
@@ -34,20 +32,25 @@ _TERMS = {"options", "webhook", "metadata"}
 
 @dataclass
 class Arrival:
-    """One image as it came: its bytes (None where there are none), and what was found out about it."""
+    """One image as it came: where its bytes are (None where there are none), and what was found out about it."""
 
     name: str | None
     sha256: str | None
     size_bytes: int
-    file: BinaryIO | None = None
+    spool: Spool | None = None
+    offset: int = 0
+    kept_bytes: int = 0
     header: ImageHeader | None = None
     error: ImageError | None = None
 
     def read(self) -> bytes:
-        """The bytes; call it in a thread."""
-        assert self.file is not None
-        self.file.seek(0)
-        return self.file.read()
+        """The bytes; call it in a thread, one of a submission at a time.
+
+        Raises:
+            Unavailable: they can't be read.
+        """
+        assert self.spool is not None
+        return self.spool.read(self.offset, self.kept_bytes)
 
 
 @dataclass
@@ -61,7 +64,7 @@ class Intake:
 async def read_intake(
     request: Request, settings: Settings, gate: Semaphore, *, single: bool, stack: ExitStack
 ) -> Intake:
-    """The submission in the body; its files are closed with `stack`. Large JSON is held in memory behind `gate` only.
+    """The submission in the body; its spool is closed with `stack`. Large JSON is held in memory behind `gate` only.
 
     Raises:
         UnsupportedMediaType: neither a form nor JSON.
@@ -69,21 +72,23 @@ async def read_intake(
         TooManyImages: more images than a job may have.
         InvalidOptions: a part or member is missing or unknown.
         InvalidUrl: an image is given by its URL.
+        Unavailable: the images can't be kept.
     """
+    spool = Spool()
+    stack.callback(spool.close)
     declared = bodies.media_type(request.headers)
     if declared == FORM:
-        form = await read_form(request, max_files=settings.max_images_per_job, max_file_bytes=settings.max_image_bytes)
-        stack.callback(form.close)
+        max_files, max_file_bytes = settings.max_images_per_job, settings.max_image_bytes
+        form = await read_form(request, spool, max_files=max_files, max_file_bytes=max_file_bytes)
         return _from_form(form, settings, single=single)
     if declared == bodies.JSON:
-        value = await bodies.read_json(request, gate)
-        return await anyio.to_thread.run_sync(lambda: _from_json(value, settings, single=single, stack=stack))
+        return await bodies.read_json(request, lambda value: _from_json(value, settings, spool, single=single), gate)
     raise UnsupportedMediaType(f"Send {FORM} or {bodies.JSON}, not {declared or 'a body without Content-Type'}.")
 
 
 def inspect(arrival: Arrival) -> None:
     """Note the header of the image, or why it is none; call it in a thread, it reads the file."""
-    if arrival.error is not None or arrival.file is None:
+    if arrival.error is not None or arrival.spool is None:
         return
     try:
         arrival.header = sniff(arrival.read())
@@ -103,18 +108,19 @@ def _from_form(form: Form, settings: Settings, *, single: bool) -> Intake:
     if single and len(form.files) > 1:
         raise _invalid(wanted, "Send one image here; POST /api/extract/images takes several.")
     terms = {name: bodies.parse_json(bytes(text), f"The part {name!r}") for name, text in form.texts.items()}
-    return Intake([_from_part(part, settings) for part in form.files], terms)
+    return Intake([_from_part(part, form.spool, settings) for part in form.files], terms)
 
 
-def _from_part(part: FilePart, settings: Settings) -> Arrival:
+def _from_part(part: FilePart, spool: Spool, settings: Settings) -> Arrival:
     _check_name(part.filename)
-    arrival = Arrival(part.filename, part.hash.hexdigest(), part.size_bytes, cast("BinaryIO", part.file))
+    digest = part.hash.hexdigest()
+    arrival = Arrival(part.filename, digest, part.size_bytes, spool, part.offset, part.kept_bytes)
     if part.size_bytes > settings.max_image_bytes:
         arrival.error = _too_large(part.size_bytes, settings)
     return arrival
 
 
-def _from_json(value: object, settings: Settings, *, single: bool, stack: ExitStack) -> Intake:
+def _from_json(value: object, settings: Settings, spool: Spool, *, single: bool) -> Intake:
     raw = bodies.validate(RawSingle, value) if single else bodies.validate(RawBatch, value)
     inputs: Sequence[ImageInput] = [raw.image] if isinstance(raw, RawSingle) else raw.images
     if len(inputs) > settings.max_images_per_job:
@@ -126,10 +132,10 @@ def _from_json(value: object, settings: Settings, *, single: bool, stack: ExitSt
             "This version doesn't fetch images by URL. Upload the file, or send it as base64.",
             errors=[{"loc": where, "msg": "fetching by URL is not available"}],
         )
-    return Intake([_from_base64(one, settings, stack) for one in inputs], raw.terms)
+    return Intake([_from_base64(one, settings, spool) for one in inputs], raw.terms)
 
 
-def _from_base64(image: ImageInput, settings: Settings, stack: ExitStack) -> Arrival:
+def _from_base64(image: ImageInput, settings: Settings, spool: Spool) -> Arrival:
     text = image.base64 or ""
     try:
         data = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
@@ -138,9 +144,8 @@ def _from_base64(image: ImageInput, settings: Settings, stack: ExitStack) -> Arr
         hint = " Leave out the `data:…;base64,` before it." if text.startswith("data:") else ""
         fault = DecodeFailed(f"The base64 text is damaged or not of the standard alphabet with padding.{hint}")
         return Arrival(image.name, f"text:{digest}", 0, error=fault)
-    file = stack.enter_context(SpooledTemporaryFile[bytes](max_size=MEMORY_BYTES))
-    file.write(data)
-    arrival = Arrival(image.name, hashlib.sha256(data).hexdigest(), len(data), cast("BinaryIO", file))
+    arrival = Arrival(image.name, hashlib.sha256(data).hexdigest(), len(data), spool, spool.size_bytes, len(data))
+    spool.add(data)
     if len(data) > settings.max_image_bytes:
         arrival.error = _too_large(len(data), settings)
     return arrival

@@ -1,9 +1,8 @@
-"""`multipart/form-data`, read as it streams: files are hashed on the way to disk, and everything is bounded."""
+"""`multipart/form-data`, read as it streams: files are hashed on the way to one spool, and everything is bounded."""
 
 import codecs
 import hashlib
 from dataclasses import dataclass, field
-from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -12,54 +11,52 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from arachne.errors import MalformedRequest, RequestTooLarge, TooManyImages
+from arachne.http.spool import Spool
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
 MAX_FIELD_BYTES = 256 * 1024
 MAX_FIELDS = 20
-MEMORY_BYTES = 256 * 1024  # a file larger than this goes to disk
 _BATCH_BYTES = 128 * 1024
 _MAX_HEADER_BYTES = 16 * 1024
 
 
 @dataclass
 class FilePart:
-    """A file of the form. Bytes over the limit are hashed and counted but not kept."""
+    """A file of the form, in its spool from `offset` on. Bytes over the limit are hashed and counted but not kept."""
 
     part_name: str
     filename: str | None
-    file: SpooledTemporaryFile[bytes]
+    offset: int
     hash: "hashlib._Hash" = field(default_factory=hashlib.sha256)
     size_bytes: int = 0
+    kept_bytes: int = 0
 
 
 @dataclass
 class Form:
     """The parts of a form in their order; names of text parts are unique."""
 
+    spool: Spool
     files: list[FilePart] = field(default_factory=list)
     texts: dict[str, bytearray] = field(default_factory=dict)
 
-    def close(self) -> None:
-        """Forget the files."""
-        for part in self.files:
-            part.file.close()
 
-
-async def read_form(request: Request, *, max_files: int, max_file_bytes: int) -> Form:
-    """The form; whoever gets it closes it.
+async def read_form(request: Request, spool: Spool, *, max_files: int, max_file_bytes: int) -> Form:
+    """The form, its files in `spool`.
 
     Raises:
         MalformedRequest: it can't be parsed.
         TooManyImages: over `max_files` files.
         RequestTooLarge: a text part is too large.
+        Unavailable: the files can't be kept.
     """
     _, options = parse_options_header(request.headers.get("content-type"))
     boundary = options.get(b"boundary")
     if not boundary or len(boundary) > 70:
         raise MalformedRequest("The Content-Type of a form needs a boundary of 1 to 70 characters.")
-    reader = _Reader(boundary, max_files, max_file_bytes)
+    reader = _Reader(boundary, spool, max_files, max_file_bytes)
     try:
         waiting = bytearray()
         async for chunk in request.stream():
@@ -70,19 +67,15 @@ async def read_form(request: Request, *, max_files: int, max_file_bytes: int) ->
         reader.feed(bytes(waiting))
         reader.finish()
     except FormParserError:
-        reader.form.close()
         raise MalformedRequest("The form can't be parsed. Let an HTTP library make it.") from None
-    except BaseException:
-        reader.form.close()
-        raise
     return reader.form
 
 
 class _Reader:
     """Collects what the parser finds."""
 
-    def __init__(self, boundary: bytes, max_files: int, max_file_bytes: int) -> None:
-        self.form = Form()
+    def __init__(self, boundary: bytes, spool: Spool, max_files: int, max_file_bytes: int) -> None:
+        self.form = Form(spool)
         self._max_files, self._max_file_bytes = max_files, max_file_bytes
         self._header_name, self._header_value = bytearray(), bytearray()
         self._disposition = b""
@@ -151,8 +144,7 @@ class _Reader:
     def _new_file(self, name: str, filename: str) -> FilePart:
         if len(self.form.files) >= self._max_files:
             raise TooManyImages(f"A job has at most {self._max_files:,} images. Send several jobs.")
-        # Closed by Form.close, whoever reads the form.
-        part = FilePart(name, filename or None, SpooledTemporaryFile(max_size=MEMORY_BYTES))  # noqa: SIM115
+        part = FilePart(name, filename or None, self.form.spool.size_bytes)
         self.form.files.append(part)
         return part
 
@@ -161,7 +153,10 @@ class _Reader:
         if isinstance(part, FilePart):
             view = memoryview(data)[start:end]
             part.hash.update(view)
-            part.file.write(view[: max(0, self._max_file_bytes - part.size_bytes)])
+            kept = view[: max(0, self._max_file_bytes - part.size_bytes)]
+            if kept:
+                self.form.spool.add(kept)
+            part.kept_bytes += len(kept)
             part.size_bytes += len(view)
         elif part is not None:
             part += data[start:end]

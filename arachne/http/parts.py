@@ -14,13 +14,15 @@ from arachne.database import AsyncDatabase
 from arachne.errors import SetupError
 from arachne.http.authentication import Authenticator
 from arachne.http.limiter import Limiter
+from arachne.http.uploads import Uploads
 from arachne.http.usage_log import UsageLog
 from arachne.http.waiting import JobWatcher
 from arachne.secretbox import SecretBox, open_secret_box
 from arachne.settings import Settings
 from arachne.storage import Storage, open_storage
 
-LOADING = 2  # images held in memory at once, however many requests there are
+LOADING = 2  # images or large JSON bodies held in memory at once to be looked at, however many requests there are
+STORING = 4  # images held in memory at once on their way to or from the store, which may be slow
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Parts:
     waker: Waker
     cache: VisionCache
     loading: asyncio.Semaphore
+    storing: asyncio.Semaphore
+    uploads: Uploads
     renderer: RenderPool
 
 
@@ -83,6 +87,8 @@ def _open(settings: Settings) -> Parts:
         waker=Waker(settings),
         cache=open_cache(settings),
         loading=asyncio.Semaphore(LOADING),
+        storing=asyncio.Semaphore(STORING),
+        uploads=Uploads(),
         renderer=RenderPool(settings),
     )
 

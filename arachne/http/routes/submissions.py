@@ -50,7 +50,7 @@ async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
     caller = caller_of(request)
     held = await _reserve(request, parts, caller)
     try:
-        with ExitStack() as stack:
+        with parts.uploads.place(caller.account_id), ExitStack() as stack:
             intake = await read_intake(request, parts.settings, parts.loading, single=single, stack=stack)
             _add_query_options(request, intake, single=single)
             submitted = await _accept(request, parts, caller, intake, held, single=single)
