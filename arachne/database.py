@@ -1,20 +1,25 @@
 """Transactions on the schema of record, for threads (`Database`) and for event loops (`AsyncDatabase`).
 
-Core functions take a `Transaction`: they work in its session and leave what must wait for the commit (wake-ups) in
-`after_commit`. They are plain functions; `AsyncDatabase` runs the same ones on its async engine.
+Core functions take a `Transaction` and work in its session. They are plain functions; `AsyncDatabase` runs the same
+ones on its async engine.
 """
 
-import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, TypeVar
 
-from psycopg.errors import DeadlockDetected, SerializationFailure
-from sqlalchemy import Engine, create_engine, event
+from psycopg.errors import (
+    DeadlockDetected,
+    IdleInTransactionSessionTimeout,
+    ReadOnlySqlTransaction,
+    SerializationFailure,
+    TransactionTimeout,
+)
+from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -24,29 +29,26 @@ from arachne.errors import SetupError, Unavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 5
 # One long snapshot keeps dead rows alive and slows claims 15-fold, so no transaction may linger.
 SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '30s'; SET timezone = 'UTC'"
 TRANSACTION_TIMEOUT = "SET transaction_timeout = '60s'"  # PostgreSQL 17 and later
 _ATTEMPTS = 4
+_PASSING = (ReadOnlySqlTransaction, IdleInTransactionSessionTimeout, TransactionTimeout)
+_TOLD: dict[type, str] = {
+    ReadOnlySqlTransaction: "The database takes no writes now; try again in a moment.",
+    IdleInTransactionSessionTimeout: "The database took too long; try again in a moment.",
+    TransactionTimeout: "The database took too long; try again in a moment.",
+}
+_READ_ONLY = text("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean")
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """An open transaction and what runs once it has committed."""
+    """An open transaction."""
 
     session: Session
-    after_commit: list[Callable[[], object]] = field(default_factory=list)
-
-    def run_after_commit(self) -> None:
-        """Run what waited for the commit; a failing callback is logged, since the commit stands."""
-        for callback in self.after_commit:
-            try:
-                callback()
-            except Exception:
-                log.exception("after-commit callback failed; the reconciler will catch up")
 
 
 class Database:
@@ -65,19 +67,20 @@ class Database:
             Unavailable: the database can't be reached.
         """
         with unavailable_when_down(), Session(self.engine, expire_on_commit=False) as session, session.begin():
-            transaction = Transaction(session)
-            yield transaction
-        transaction.run_after_commit()
+            yield Transaction(session)
 
     def run(self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`work` in a transaction of its own, again from the start after a deadlock or serialization failure."""
+        """`work` in a transaction of its own, again from the start after a deadlock or serialization failure.
+
+        Raises:
+            Unavailable: the database can't be reached or takes no writes, or others were faster time and again.
+        """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with self.transaction() as transaction:
                     return work(transaction, *args, **kwargs)
             except DBAPIError as error:
-                if attempt == _ATTEMPTS or not is_transient_conflict(error):
-                    raise
+                _raise_unless_worth_another(error, attempt)
         raise AssertionError("unreachable")
 
     def close(self) -> None:
@@ -110,20 +113,17 @@ class AsyncDatabase:
         return AsyncSession(self.engine, expire_on_commit=False, sync_session_class=Session)
 
     async def run(self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`work` in a transaction of its own, again from the start after a deadlock or serialization failure."""
+        """`work` in a transaction of its own, again from the start after a deadlock or serialization failure.
+
+        Raises:
+            Unavailable: the database can't be reached or takes no writes, or others were faster time and again.
+        """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 async with self.session() as session:
-                    callbacks: list[Callable[[], object]] = []
-                    result = await session.run_sync(
-                        lambda sync, after=callbacks: work(Transaction(sync, after), *args, **kwargs)  # type: ignore[misc]
-                    )
+                    return await session.run_sync(lambda sync: work(Transaction(sync), *args, **kwargs))  # type: ignore[arg-type]
             except DBAPIError as error:
-                if attempt == _ATTEMPTS or not is_transient_conflict(error):
-                    raise
-            else:
-                Transaction(Session(), callbacks).run_after_commit()
-                return result
+                _raise_unless_worth_another(error, attempt)
         raise AssertionError("unreachable")
 
     async def close(self) -> None:
@@ -131,7 +131,13 @@ class AsyncDatabase:
         await self.engine.dispose()
 
 
-_POOL = {"pool_pre_ping": True, "pool_recycle": 1800, "connect_args": {"connect_timeout": CONNECT_TIMEOUT_S}}
+# What a statement's parameters hold, file names and secrets among it, stays out of errors and so out of logs.
+QUIET = {"hide_parameters": True}
+_POOL = QUIET | {
+    "pool_pre_ping": True,
+    "pool_recycle": 1800,
+    "connect_args": {"connect_timeout": CONNECT_TIMEOUT_S},
+}
 
 
 def driver_url(url: str) -> str:
@@ -154,17 +160,40 @@ def is_transient_conflict(error: DBAPIError) -> bool:
     return isinstance(error.orig, DeadlockDetected | SerializationFailure)
 
 
+def _raise_unless_worth_another(error: DBAPIError, attempt: int) -> None:
+    if not is_transient_conflict(error):
+        raise error
+    if attempt == _ATTEMPTS:
+        raise Unavailable("The database is busy; try again in a moment.", retry_after_s=2) from error
+
+
 @contextmanager
 def unavailable_when_down() -> Iterator[None]:
-    """Connection losses and pool exhaustion become `Unavailable`; conflicts and our own faults pass through."""
+    """Connection losses, pool exhaustion, time limits and read-only servers become `Unavailable`.
+
+    Conflicts and our own faults pass through.
+    """
     try:
         yield
     except PoolTimeout as error:
         raise Unavailable("The database is busy; try again in a moment.", retry_after_s=2) from error
-    except (OperationalError, InterfaceError) as error:
+    except (OperationalError, InterfaceError, InternalError) as error:
         if is_transient_conflict(error):
             raise
-        raise Unavailable("The database can't be reached; try again in a moment.", retry_after_s=5) from error
+        if isinstance(error, InternalError) and not isinstance(error.orig, _PASSING):
+            raise
+        told = _TOLD.get(type(error.orig), "The database can't be reached; try again in a moment.")
+        raise Unavailable(told, retry_after_s=5) from error
+
+
+def require_writable(transaction: Transaction) -> None:
+    """Nothing, where this database takes writes.
+
+    Raises:
+        Unavailable: it is a standby, or was set to read-only.
+    """
+    if transaction.session.scalar(_READ_ONLY):
+        raise Unavailable(_TOLD[ReadOnlySqlTransaction], retry_after_s=5)
 
 
 def _prepare_connection(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:

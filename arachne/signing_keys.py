@@ -3,15 +3,15 @@
 from datetime import UTC, datetime, timedelta
 
 from joserfc.jwk import OKPKey
-from sqlalchemy import text
 from sqlmodel import Session, col, or_, select
 
+from arachne.database import Transaction
+from arachne.locks import Lock, lock
 from arachne.schemas.tables import SigningKey
 from arachne.secretbox import SecretBox
 from arachne.settings import DAY_S
 
 PURPOSE = "signing-key"
-_LOCK = 4_202_611_293  # two processes that both need the first key make one
 
 
 def current_key(session: Session, box: SecretBox) -> OKPKey:
@@ -22,7 +22,7 @@ def current_key(session: Session, box: SecretBox) -> OKPKey:
     """
     newest = _newest(session)
     if newest is None:
-        session.connection().execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        lock(Transaction(session), Lock.SIGNING_KEY)  # two processes that both need the first key make one
         newest = _newest(session) or _make(session, box)
     private = box.decrypt(newest.private, PURPOSE)
     return OKPKey.import_key(private, {"kid": newest.kid, "alg": "Ed25519", "use": "sig"})
@@ -39,7 +39,7 @@ def ensure_public_keys(session: Session, box: SecretBox) -> list[dict[str, str]]
 
 def rotate_keys(session: Session, box: SecretBox) -> str:
     """The id of a new key that signs from now on; the old ones verify until no token of theirs can be alive."""
-    session.connection().execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    lock(Transaction(session), Lock.SIGNING_KEY)
     for row in session.exec(select(SigningKey).where(col(SigningKey.retired_at).is_(None))):
         row.retired_at = datetime.now(UTC)
         session.add(row)

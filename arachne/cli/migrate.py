@@ -1,5 +1,6 @@
 """`arachne migrate`: the schema of record brought up to date."""
 
+import logging
 from typing import Annotated
 
 import typer
@@ -7,6 +8,9 @@ import typer
 from arachne import logs
 from arachne.cli.options import DataDir, load
 from arachne.cli.output import say
+from arachne.errors import ArachneError
+
+log = logging.getLogger(__name__)
 
 
 def register(app: typer.Typer) -> None:
@@ -41,9 +45,13 @@ def migrate(
 def prepare_schema(database_url: str, revision: str = "head") -> None:
     """The schema is at `revision`, and at the newest one its logs have partitions for the next days.
 
+    Partitions that can't be made are logged: rows find the default one, and maintenance makes them later.
+
     Raises:
         Unavailable: the database can't be reached.
     """
+    from sqlalchemy.exc import SQLAlchemyError
+
     from arachne import migrations
     from arachne.database import Database, unavailable_when_down
     from arachne.partitions import ensure_partitions
@@ -55,5 +63,7 @@ def prepare_schema(database_url: str, revision: str = "head") -> None:
     database = Database(database_url, pool_size=1)
     try:
         database.run(ensure_partitions)
+    except (ArachneError, SQLAlchemyError):
+        log.warning("the logs' partitions are made later", exc_info=True)
     finally:
         database.close()

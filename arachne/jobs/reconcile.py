@@ -16,13 +16,12 @@ from arachne.jobs.cancel import cancel_images
 from arachne.jobs.closing import Tally, close, count
 from arachne.jobs.flights import end_flights
 from arachne.jobs.workers import expire, expire_process
+from arachne.locks import Lock, try_lock
 from arachne.settings import Settings
 
 MAX_LOST_LEASES = 10
 _BATCH = 500
-_LOCK = 4_202_611_293  # one process at a time; the others have nothing to add
 
-_TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(:key)")
 _ORPHANS = text("""
 SELECT image_id, job_id, lost_leases FROM image
 WHERE state = 'running' AND NOT EXISTS (SELECT 1 FROM worker WHERE worker.worker_id = image.worker_id)
@@ -60,9 +59,10 @@ WITH stray AS (
     ORDER BY image_id LIMIT :batch FOR UPDATE SKIP LOCKED)
 UPDATE image SET state = 'queued' FROM stray WHERE image.image_id = stray.image_id
 """)
-_CANCELLING = text(
-    "SELECT job_id FROM job WHERE finished_at IS NULL AND cancel_requested_at IS NOT NULL ORDER BY job_id"
-)
+_CANCELLING = text("""
+SELECT job_id FROM job WHERE finished_at IS NULL AND cancel_requested_at IS NOT NULL
+ORDER BY cancel_requested_at, job_id LIMIT :batch
+""")
 _UNCLOSED = text("""
 SELECT job_id FROM job WHERE finished_at IS NULL AND NOT EXISTS (
     SELECT 1 FROM image WHERE image.job_id = job.job_id AND image.state IN ('fetching', 'queued', 'parked', 'running'))
@@ -189,7 +189,7 @@ def _land(transaction: Transaction) -> int:
 
 
 def _cancelling(transaction: Transaction) -> list[str]:
-    return list(transaction.session.scalars(_CANCELLING))
+    return list(transaction.session.scalars(_CANCELLING, {"batch": _BATCH}))
 
 
 def _fail(transaction: Transaction, rows: Iterable[Row[Any]], error: ImageError, settings: Settings) -> None:
@@ -205,7 +205,8 @@ def _fail(transaction: Transaction, rows: Iterable[Row[Any]], error: ImageError,
 
 
 def _alone(transaction: Transaction) -> bool:
-    return bool(transaction.session.scalar(_TRY_LOCK, {"key": _LOCK}))
+    """Whether no other process is at it; if one is, there is nothing to add."""
+    return try_lock(transaction, Lock.RECONCILE)
 
 
 def _affected(transaction: Transaction, statement: TextClause) -> int:

@@ -8,7 +8,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
-from arachne.database import driver_url
+from arachne.database import QUIET, driver_url
 
 HEAD = "head"
 
@@ -25,7 +25,7 @@ def downgrade(database_url: str, revision: str) -> None:
 
 def is_current(database_url: str) -> bool:
     """Whether the schema is at the newest revision."""
-    engine = create_engine(driver_url(database_url))
+    engine = create_engine(driver_url(database_url), **QUIET)
     try:
         with engine.connect() as connection:
             found = MigrationContext.configure(connection).get_current_heads()

@@ -7,9 +7,13 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, text
+from sqlalchemy.exc import DBAPIError
 
 from arachne import migrations
-from arachne.database import Database
+from arachne.cli.migrate import prepare_schema
+from arachne.database import Database, Transaction, require_writable
+from arachne.errors import Unavailable
+from arachne.locks import Lock
 from arachne.partitions import drop_partitions, ensure_partitions
 from arachne.schemas.tables import PARTITIONED_BY_DAY, metadata
 
@@ -79,3 +83,105 @@ def test_a_wrong_url_says_what_is_right() -> None:
 
     with pytest.raises(SetupError, match="postgresql://"):
         Database("mysql://root@localhost/x")
+
+
+def add_call(database: Database, at: str, request_id: str) -> None:
+    """A line of the usage log."""
+    with database.transaction() as transaction:
+        transaction.session.execute(
+            text(
+                "INSERT INTO api_usage_log (at, request_id, method, route, status, ms, bytes_in, bytes_out) "
+                "VALUES (:at, :request_id, 'GET', '/', 200, 1, 0, 0)"
+            ),
+            {"at": at, "request_id": request_id},
+        )
+
+
+def test_rows_that_came_before_their_partition_move_into_it(own_database: Database) -> None:
+    """A day that has rows in the default partition gets its own all the same, with those rows, and takes new ones."""
+    from datetime import date
+
+    add_call(own_database, "2031-03-02 00:00Z", "first")
+    add_call(own_database, "2031-03-03 00:00Z", "next day")
+    made = own_database.run(ensure_partitions, today=date(2031, 3, 1), days_ahead=1)
+    assert made == 2 * len(PARTITIONED_BY_DAY)
+    add_call(own_database, "2031-03-02 23:59:59Z", "last")
+    with own_database.engine.connect() as connection:
+        found = connection.execute(text("SELECT tableoid::regclass::text, request_id FROM api_usage_log ORDER BY at"))
+        assert found.all() == [
+            ("api_usage_log_20310302", "first"),
+            ("api_usage_log_20310302", "last"),
+            ("api_usage_log_rest", "next day"),
+        ]
+    assert own_database.run(drop_partitions, "api_usage_log", before=date(2031, 3, 4)) == 2
+    with own_database.engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM api_usage_log")) == 0
+
+
+def test_a_partition_that_cannot_be_made_keeps_no_other_back(
+    own_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A table in the way of one day is logged; the other days and logs get theirs, and the schema counts as ready."""
+    from datetime import UTC, datetime
+
+    today = datetime.now(UTC).date()
+    with own_database.transaction() as transaction:
+        transaction.session.execute(text(f"CREATE TABLE webhook_attempt_{today:%Y%m%d} (at int)"))
+    assert own_database.run(ensure_partitions, today=today, days_ahead=1) == 2 * len(PARTITIONED_BY_DAY) - 1
+    assert "has to wait" in caplog.text
+    prepare_schema(own_database.url)
+
+
+def test_parameters_are_in_no_error(database: Database) -> None:
+    """What is passed to a statement doesn't come out of its failure."""
+    with pytest.raises(DBAPIError) as caught, database.transaction() as transaction:
+        transaction.session.execute(text("SELECT 1 / CAST(:n AS int), CAST(:it AS text)"), {"n": 0, "it": "whsec_x"})
+    assert "whsec_x" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("SET TRANSACTION READ ONLY; DELETE FROM revoked_token", "no writes"),
+        ("DO $$ BEGIN RAISE SQLSTATE '25P03'; END $$", "too long"),  # idle_in_transaction_session_timeout
+        ("DO $$ BEGIN RAISE SQLSTATE '25P04'; END $$", "too long"),  # transaction_timeout
+    ],
+)
+def test_read_only_servers_and_time_limits_are_unavailable(database: Database, statement: str, told: str) -> None:
+    """They are no fault of the program, and pass."""
+
+    def run(transaction: Transaction) -> None:
+        transaction.session.execute(text(statement))
+
+    with pytest.raises(Unavailable, match=told):
+        database.run(run)
+
+
+def test_readiness_tells_a_database_that_takes_no_writes(database: Database) -> None:
+    """A standby, or one set to read-only, answers queries and is of no use."""
+    database.run(require_writable)
+
+    def look(transaction: Transaction) -> None:
+        transaction.session.execute(text("SET TRANSACTION READ ONLY"))
+        require_writable(transaction)
+
+    with pytest.raises(Unavailable, match="no writes"):
+        database.run(look)
+
+
+def test_losing_against_others_time_and_again_is_unavailable(database: Database) -> None:
+    """After the last attempt the caller is asked to come back."""
+    attempts = []
+
+    def lose(transaction: Transaction) -> None:
+        attempts.append(1)
+        transaction.session.execute(text("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$"))
+
+    with pytest.raises(Unavailable, match="busy"):
+        database.run(lose)
+    assert len(attempts) > 1
+
+
+def test_no_two_uses_share_a_lock() -> None:
+    """Each advisory lock has a number of its own."""
+    assert len({int(lock) for lock in Lock.__members__.values()}) == len(Lock.__members__) >= 4

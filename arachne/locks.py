@@ -1,0 +1,38 @@
+"""The keys of PostgreSQL's advisory locks, all in one place so that no two uses share one."""
+
+from enum import IntEnum
+
+from sqlalchemy import text
+
+from arachne.database import Transaction
+
+_EXCLUSIVE = text("SELECT pg_advisory_xact_lock(:key)")
+_AT_ONCE = text("SELECT pg_try_advisory_xact_lock(:key)")
+_FOR_ACCOUNT = text("SELECT pg_advisory_xact_lock(:key, hashtext(:account_id))")
+
+
+class Lock(IntEnum):
+    """What is done by one process at a time. The numbers are arbitrary and the same in every process."""
+
+    MIGRATION = 4_202_611_291
+    PARTITIONS = 4_202_611_292
+    RECONCILE = 4_202_611_293
+    SIGNING_KEY = 4_202_611_294
+
+
+ADMISSION = 420_261  # the class of the locks per account: two 32-bit numbers, a key space of their own
+
+
+def lock(transaction: Transaction, key: Lock) -> None:
+    """Nobody else has the lock until the transaction ends; waits for whoever has it."""
+    transaction.session.execute(_EXCLUSIVE, {"key": int(key)})
+
+
+def try_lock(transaction: Transaction, key: Lock) -> bool:
+    """Whether the lock is ours until the transaction ends."""
+    return bool(transaction.session.scalar(_AT_ONCE, {"key": int(key)}))
+
+
+def lock_account(transaction: Transaction, account_id: str) -> None:
+    """Submissions of the account are counted one after the other until the transaction ends."""
+    transaction.session.execute(_FOR_ACCOUNT, {"key": ADMISSION, "account_id": account_id})
