@@ -31,10 +31,6 @@ class CheckedUrl:
     port: int
     is_address: bool
 
-    def redacted(self) -> str:
-        """The URL without what its query may give away."""
-        return redact_query(self.url)
-
 
 def check_url(url: str, policy: EgressPolicy) -> CheckedUrl:
     """`url` taken apart, if its form, host and port may be called; a name's addresses are checked when resolved.
@@ -58,13 +54,6 @@ def check_url(url: str, policy: EgressPolicy) -> CheckedUrl:
     _refuse_disagreement(checked)
     _require_destination(checked, policy)
     return checked
-
-
-def redact_query(url: str) -> str:
-    """`url` with its query, and a fragment or user info if any, replaced."""
-    head, mark, _ = url.partition("?")
-    head = re.sub(r"(?<=://)[^/@]*@", "", head.partition("#")[0])
-    return f"{head}?redacted" if mark else head
 
 
 def _refuse_characters(url: str) -> None:

@@ -2,8 +2,9 @@
 
 Endpoints are walked by a loose index scan from where the last claim ended, each giving at most what it may have in
 flight: however many deliveries wait for a hanging endpoint, they never fill the window. One that fails is probed with
-one request at a time. The walk orders by the whole key of the partial index of pending deliveries, so that the planner
-can't walk through the finished ones instead.
+one request at a time. Engines claim one after the other, so that each counts what the others have in flight. The walk
+orders by the whole key of the partial index of pending deliveries, so that the planner can't walk through the finished
+ones instead.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import Row, text
 from sqlmodel import Session
 
+from arachne.locks import Lock
 from arachne.secretbox import SecretBox
 from arachne.webhooks.endpoint_secrets import ensure_default_secret
 from arachne.webhooks.sealing import SealedSecret, account_purpose, endpoint_purpose
@@ -22,6 +24,7 @@ from arachne.webhooks.sealing import SealedSecret, account_purpose, endpoint_pur
 WINDOW = 256  # endpoints walked in one claim
 LEASE_MARGIN_S = 10.0
 
+_ALONE = text("SELECT pg_advisory_xact_lock(:key)")
 _CLAIM = text("""
 WITH RECURSIVE walked AS (
     (SELECT endpoint_id FROM webhook_delivery WHERE state = 'pending' AND endpoint_id > :cursor
@@ -104,6 +107,7 @@ def claim_due(
     session: Session, box: SecretBox, *, cursor: str, limit: int, lease_s: float, healthy_only: bool = False
 ) -> Batch:
     """At most `limit` due deliveries, fairly over the endpoints that come after `cursor`."""
+    session.connection().execute(_ALONE, {"key": int(Lock.DELIVERIES)})  # before the claim's own snapshot is taken
     claim_id = uuid4()
     values = {"cursor": cursor, "window": WINDOW, "healthy_only": healthy_only, "limit": limit}
     rows = session.connection().execute(_CLAIM, values | {"claim_id": claim_id, "lease_s": lease_s}).all()

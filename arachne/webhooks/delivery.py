@@ -5,6 +5,7 @@ Postgres holds every timer and claim, so that any number of engines share the wo
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from contextlib import suppress
 
 import aiohttp
@@ -122,14 +123,11 @@ class DeliveryEngine:
 
     async def _step(self, session: aiohttp.ClientSession, next_sweep_s: float) -> float:
         """Start what is due, and now and then cancel what was orphaned; returns when to do that again."""
+        await _survive(self._fill(session))
         now_s = asyncio.get_running_loop().time()
-        try:
-            await self._fill(session)
-            if now_s < next_sweep_s:
-                return next_sweep_s
-            await self._database.run(lambda transaction: cancel_orphans(transaction.session))
-        except Unavailable as error:
-            log.warning("webhooks wait for the database: %s", error.message)
+        if now_s < next_sweep_s:
+            return next_sweep_s
+        await _survive(self._database.run(lambda transaction: cancel_orphans(transaction.session)))
         return now_s + _ORPHANS_EVERY_S
 
     async def _fill(self, session: aiohttp.ClientSession) -> None:
@@ -194,3 +192,13 @@ class DeliveryEngine:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+
+
+async def _survive(work: Awaitable[object]) -> None:
+    """`work` is done or its fault is logged: the next tick tries again, and the engine stays."""
+    try:
+        await work
+    except Unavailable as error:
+        log.warning("webhooks wait for the database: %s", error.message)
+    except Exception:
+        log.exception("looking for webhooks to send failed; it is tried again")

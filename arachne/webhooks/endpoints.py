@@ -19,6 +19,10 @@ from arachne.webhooks.sealing import endpoint_purpose, seal
 from arachne.webhooks.signing import new_secret
 
 MAX_ENDPOINTS = 200
+_FREE = text("""
+UPDATE webhook_delivery SET claim_id = NULL, lease_until = NULL, next_attempt_at = now()
+WHERE endpoint_id = :endpoint_id AND claim_id IS NOT NULL AND state = 'pending'
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,7 @@ def create_endpoint(
         Conflict: the account has too many endpoints.
     """
     filters = check_filters(request.events)
-    visible = select(func.count()).select_from(WebhookEndpoint).where(*_visible(account_id))
-    if session.exec(visible).one() >= MAX_ENDPOINTS:
-        raise Conflict(f"An account has at most {MAX_ENDPOINTS} endpoints; delete one.")
+    _require_room(session, account_id)
     secret, endpoint_id = new_secret(), new_id("whe")
     endpoint = WebhookEndpoint(
         endpoint_id=endpoint_id,
@@ -62,6 +64,12 @@ def create_endpoint(
     session.add(endpoint)
     session.flush()
     return NewEndpointView(**view_endpoint(endpoint).model_dump(), secret=secret)
+
+
+def _require_room(session: Session, account_id: str) -> None:
+    visible = select(func.count()).select_from(WebhookEndpoint).where(*_visible(account_id))
+    if session.exec(visible).one() >= MAX_ENDPOINTS:
+        raise Conflict(f"An account has at most {MAX_ENDPOINTS} endpoints; delete one.")
 
 
 def find_endpoint(session: Session, account_id: str, endpoint_id: str, *, for_change: bool = False) -> WebhookEndpoint:
@@ -96,14 +104,15 @@ def update_endpoint(
 ) -> EndpointView:
     """The endpoint with what `change` has set; `url` is the change's, checked. A null clears only the description.
 
-    Disabling cancels its pending deliveries; enabling starts it clean.
+    Disabling cancels its pending deliveries; enabling, or another URL, starts it clean.
 
     Raises:
         NotFound: this account has no such endpoint.
         InvalidOptions: an event filter matches nothing.
     """
     endpoint = find_endpoint(session, account_id, endpoint_id, for_change=True)
-    endpoint.url = url.url if url is not None else endpoint.url
+    if url is not None and url.url != endpoint.url:
+        _move(session, endpoint, url)
     endpoint.events = check_filters(change.events) if change.events is not None else endpoint.events
     if "description" in change.model_fields_set:
         endpoint.description = change.description
@@ -112,6 +121,12 @@ def update_endpoint(
     session.add(endpoint)
     session.flush()
     return view_endpoint(endpoint)
+
+
+def _move(session: Session, endpoint: WebhookEndpoint, url: CheckedUrl) -> None:
+    """What is being sent to the former URL is sent anew, and what comes of it there says nothing of this one."""
+    endpoint.url, endpoint.first_failure_at = url.url, None
+    session.connection().execute(_FREE, {"endpoint_id": endpoint.endpoint_id})
 
 
 def _switch(session: Session, endpoint: WebhookEndpoint, *, enabled: bool) -> None:
@@ -140,6 +155,7 @@ def ensure_job_endpoint(session: Session, account_id: str, url: CheckedUrl) -> s
     """Id of the account's hidden endpoint for a job's own `webhook` URL, made when there is none.
 
     It is never disabled and signs with the account's default secret. The job keeps this id and its own event filters.
+    Until the transaction ends nobody removes it as unused.
     """
     row = insert(WebhookEndpoint).values(
         endpoint_id=new_id("whe"),
@@ -150,11 +166,15 @@ def ensure_job_endpoint(session: Session, account_id: str, url: CheckedUrl) -> s
         hidden=True,
         max_in_flight=10,
     )
-    session.exec(row.on_conflict_do_nothing(index_elements=["account_id", "url"], index_where=text("hidden")))
+    once = row.on_conflict_do_nothing(index_elements=["account_id", "url"], index_where=text("hidden"))
     query = select(WebhookEndpoint.endpoint_id).where(
         col(WebhookEndpoint.account_id) == account_id, col(WebhookEndpoint.url) == url.url, col(WebhookEndpoint.hidden)
     )
-    return session.exec(query).one()
+    endpoint_id = None
+    while endpoint_id is None:  # removed as unused between the two statements: made again
+        session.exec(once)
+        endpoint_id = session.exec(query.with_for_update(key_share=True, read=True)).first()
+    return endpoint_id
 
 
 def view_endpoint(endpoint: WebhookEndpoint) -> EndpointView:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from arachne.errors import Conflict, Gone, NotFound
+from arachne.errors import Conflict, NotFound
 from arachne.schemas.tables import WebhookAttempt, WebhookDelivery, WebhookMessage
 from arachne.schemas.webhook import DeliveryDetailView, DeliveryStatus, DeliveryView
-from arachne.webhooks.cancellation import REDACTED
 from arachne.webhooks.endpoints import find_endpoint
 from arachne.webhooks.record import view_attempt
 
@@ -79,13 +78,9 @@ def redeliver(session: Session, account_id: str, endpoint_id: str, message_id: s
 
     Raises:
         NotFound: this account has no such endpoint, or it no such delivery.
-        Gone: its job was deleted.
         Conflict: the endpoint is disabled, or the delivery is being sent just now.
     """
     endpoint = find_endpoint(session, account_id, endpoint_id, for_change=True)
-    message = session.get(WebhookMessage, message_id)
-    if message is not None and message.body == REDACTED:
-        raise Gone("The job was deleted, and this event's body with it.")
     if not endpoint.enabled:
         raise Conflict("The endpoint is disabled; enable it first.")
     delivery = _find_delivery(session, endpoint_id, message_id, lock=True)

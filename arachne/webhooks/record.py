@@ -1,9 +1,10 @@
 """Phase four of a delivery: the attempt is logged and its consequences written, in one short transaction.
 
-Rows are locked in one order, endpoint before delivery, so that recording and disabling never wait for each other.
+Rows are locked in one order, endpoint before delivery, so that recording and disabling never wait for each other; and
+what an attempt says of the endpoint counts only while its claim holds.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import text
 from sqlmodel import Session
@@ -17,6 +18,7 @@ from arachne.webhooks.outbox import emit_endpoint_disabled
 from arachne.webhooks.schedule import Decision
 from arachne.webhooks.sending import Outcome
 
+_LOCK = text("SELECT 1 FROM webhook_endpoint WHERE endpoint_id = :endpoint_id FOR NO KEY UPDATE")
 _RECOVERED = text("""
 UPDATE webhook_endpoint SET first_failure_at = NULL WHERE endpoint_id = :endpoint_id AND first_failure_at IS NOT NULL
 """)
@@ -28,7 +30,6 @@ _OVERDUE = text("""
 SELECT first_failure_at FROM webhook_endpoint
 WHERE endpoint_id = :endpoint_id AND enabled AND NOT hidden
   AND (:gone OR first_failure_at <= now() - make_interval(secs => :disable_after_s))
-FOR NO KEY UPDATE
 """)
 _DISABLE = text("""
 UPDATE webhook_endpoint SET enabled = false, disabled_at = now(), disabled_reason = :reason, first_failure_at = NULL
@@ -41,42 +42,49 @@ UPDATE webhook_delivery SET state = CAST(:state AS text), reason = :reason, atte
     finished_at = CASE WHEN CAST(:state AS text) = 'pending' THEN NULL ELSE now() END
 WHERE message_id = :message_id AND endpoint_id = :endpoint_id AND claim_id = :claim_id AND state = 'pending'
 """)
+# The latest attempt has the highest number; `since` keeps the search to the days the delivery has lived.
+_LATEST = text("""
+SELECT coalesce(max(number), 0) FROM webhook_attempt
+WHERE message_id = :message_id AND endpoint_id = :endpoint_id AND at > :since
+""")
+_CLOCKS_APART = timedelta(days=1)  # at most, the database's and ours
 
 
 def record(
     session: Session, claim: Claim, outcome: Outcome, decision: Decision, *, disable_after_s: float
 ) -> AttemptView:
     """The attempt as logged. If the claim was lost meanwhile, nothing but the log is written."""
-    reason = _note_health(session, claim, outcome, decision, disable_after_s)
-    _finish(session, claim, decision)
-    if reason is not None:
-        session.connection().execute(_DISABLE, {"endpoint_id": claim.endpoint_id, "reason": reason})
-        cancel_pending(session, claim.endpoint_id, "the endpoint was disabled")
-        emit_endpoint_disabled(session, claim.account_id, claim.endpoint_id, reason)
+    session.connection().execute(_LOCK, {"endpoint_id": claim.endpoint_id})
+    if _finish(session, claim, decision):
+        _note_health(session, claim, outcome, decision, disable_after_s)
     return _log(session, claim, outcome)
 
 
-def _note_health(
-    session: Session, claim: Claim, outcome: Outcome, decision: Decision, disable_after_s: float
-) -> str | None:
-    """The reason to disable the endpoint now, if there is one."""
+def _note_health(session: Session, claim: Claim, outcome: Outcome, decision: Decision, disable_after_s: float) -> None:
+    """The endpoint is known to work, or to fail, or is disabled."""
     connection, endpoint = session.connection(), {"endpoint_id": claim.endpoint_id}
     if claim.is_test or not decision.charged:
-        return None
+        return
     if outcome.failure is None:
         connection.execute(_RECOVERED, endpoint)
-        return None
+        return
     connection.execute(_FAILING, endpoint)
     overdue = {"gone": decision.gone, "disable_after_s": disable_after_s}
-    first: list[datetime | None] = list(connection.execute(_OVERDUE, endpoint | overdue).scalars())
-    if not first:
-        return None
-    if decision.gone:
-        return "The receiver answered 410 Gone."
-    return f"Every delivery failed since {first[0]:%Y-%m-%d %H:%M} UTC."
+    since: list[datetime | None] = list(connection.execute(_OVERDUE, endpoint | overdue).scalars())
+    if since and decision.gone:
+        _disable(session, claim, "The receiver answered 410 Gone.")
+    elif since:
+        _disable(session, claim, f"Every delivery failed since {since[0]:%Y-%m-%d %H:%M} UTC.")
 
 
-def _finish(session: Session, claim: Claim, decision: Decision) -> None:
+def _disable(session: Session, claim: Claim, reason: str) -> None:
+    session.connection().execute(_DISABLE, {"endpoint_id": claim.endpoint_id, "reason": reason})
+    cancel_pending(session, claim.endpoint_id, "the endpoint was disabled")
+    emit_endpoint_disabled(session, claim.account_id, claim.endpoint_id, reason)
+
+
+def _finish(session: Session, claim: Claim, decision: Decision) -> bool:
+    """Whether the claim still held."""
     values = {
         "state": decision.state,
         "reason": decision.reason,
@@ -86,17 +94,18 @@ def _finish(session: Session, claim: Claim, decision: Decision) -> None:
         "endpoint_id": claim.endpoint_id,
         "claim_id": claim.claim_id,
     }
-    session.connection().execute(_FINISH, values)
+    return session.connection().execute(_FINISH, values).rowcount == 1
 
 
 def _log(session: Session, claim: Claim, outcome: Outcome) -> AttemptView:
+    delivery = {"message_id": claim.message_id, "endpoint_id": claim.endpoint_id}
+    latest = session.connection().execute(_LATEST, delivery | {"since": claim.created_at - _CLOCKS_APART})
     row = WebhookAttempt(
         at=outcome.at,
         attempt_id=new_id("att"),
-        message_id=claim.message_id,
-        endpoint_id=claim.endpoint_id,
+        **delivery,
         account_id=claim.account_id,
-        number=claim.attempts + 1,
+        number=latest.scalar_one() + 1,
         status_code=outcome.status_code,
         ms=outcome.ms,
         failure=outcome.failure,

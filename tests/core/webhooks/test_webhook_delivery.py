@@ -227,3 +227,17 @@ async def test_our_own_faults_are_charged_to_nobody(
     world.make_due()
     assert await DeliveryEngine(async_database, world.box, world.settings).deliver_due() == 1
     assert len(receiver.received) == 1
+
+
+async def test_attempts_are_numbered_through(
+    world: "World", async_database: AsyncDatabase, receivers: "Receivers"
+) -> None:
+    """Attempts that are charged to nobody have numbers of their own in the log."""
+    receiver = await receivers.healthy_receiver()
+    world.endpoint(receiver.url())
+    world.finish_job()
+    broken = DeliveryEngine(async_database, SecretBox([b"other" * 8]), world.settings)
+    for engine in (broken, broken, DeliveryEngine(async_database, world.box, world.settings)):
+        world.make_due()
+        assert await engine.deliver_due() == 1
+    assert world.sql("SELECT number, failure FROM webhook_attempt ORDER BY at") == [(1, "ours"), (2, "ours"), (3, None)]

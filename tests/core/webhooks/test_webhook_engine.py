@@ -1,15 +1,18 @@
 """The resident engine: fairness between endpoints, wake-ups and ticks, loss of workers, other engines."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from aiohttp import web
 
 from arachne.database import AsyncDatabase
 from arachne.errors import NotFound
+from arachne.schemas.webhook import EndpointChange
 from arachne.webhooks.claim import claim_due
 from arachne.webhooks.delivery import DeliveryEngine
-from arachne.webhooks.endpoints import delete_endpoint
+from arachne.webhooks.endpoints import delete_endpoint, update_endpoint
 from arachne.webhooks.log import list_deliveries
 
 if TYPE_CHECKING:
@@ -136,3 +139,83 @@ async def test_stopping_leaves_what_hangs_to_its_lease(
     await running
     assert world.sql("SELECT state, attempts, claim_id IS NULL FROM webhook_delivery") == [("pending", 0, False)]
     release.set()
+
+
+@pytest.mark.parametrize("how", ["moved", "switched off and on"])
+async def test_a_late_answer_says_nothing_of_the_endpoint_as_it_is_now(
+    world: "World", engine: DeliveryEngine, receivers: "Receivers", how: str
+) -> None:
+    """A 410 of the former URL neither disables the endpoint nor takes its delivery from the new one."""
+    release = asyncio.Event()
+
+    async def answer(_request: web.Request) -> web.Response:
+        await release.wait()
+        return web.Response(status=410)
+
+    gone, healthy = await receivers.start(answer), await receivers.healthy_receiver()
+    endpoint = world.endpoint(gone.url())
+    world.finish_job()
+    sending = asyncio.create_task(engine.deliver_due())
+    await gone.wait_for(1)
+    changes = (
+        [{"enabled": False}, {"enabled": True, "url": healthy.url()}] if how != "moved" else [{"url": healthy.url()}]
+    )
+    for change in changes:
+        url = world.checked(str(change["url"])) if "url" in change else None
+        with world.database.transaction() as transaction:
+            wanted = EndpointChange.model_validate(change)
+            update_endpoint(transaction.session, world.account_id, endpoint.endpoint_id, wanted, url)
+    release.set()
+    await sending
+    assert world.sql("SELECT enabled, first_failure_at FROM webhook_endpoint") == [(True, None)]
+    assert len(healthy.received) == (how == "moved")
+    assert len(gone.received) == 1
+
+
+@pytest.mark.parametrize("step", ["claim_due", "cancel_orphans"])
+async def test_an_unexpected_fault_does_not_end_the_engine(
+    world: "World",
+    async_database: AsyncDatabase,
+    receivers: "Receivers",
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    """Whatever goes wrong while looking for deliveries, the next tick delivers."""
+    receiver, stop, faults = await receivers.healthy_receiver(), asyncio.Event(), 0
+
+    def fail(*_args: object, **_options: object) -> None:
+        nonlocal faults
+        faults += 1
+        monkeypatch.undo()
+        raise ValueError("nobody thought of this")
+
+    monkeypatch.setattr(f"arachne.webhooks.delivery.{step}", fail)
+    world.endpoint(receiver.url())
+    engine = DeliveryEngine(async_database, world.box, world.settings, tick_s=0.05)
+    running = asyncio.create_task(engine.run(stop))
+    await asyncio.to_thread(world.finish_job)
+    await receiver.wait_for(1)
+    stop.set()
+    await running
+    assert faults == 1
+
+
+def test_engines_together_keep_to_what_an_endpoint_may_have_in_flight(world: "World") -> None:
+    """A claim counts what another one, not committed yet, has taken."""
+    world.endpoint("http://127.0.0.1:9/")
+    world.sql("UPDATE webhook_endpoint SET max_in_flight = 2")
+    for _ in range(4):
+        world.finish_job()
+
+    def claim() -> int:
+        with world.database.transaction() as transaction:
+            return len(claim_due(transaction.session, world.box, cursor="", limit=10, lease_s=30).claims)
+
+    waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory' AND datname = current_database()"
+    with ThreadPoolExecutor(1) as other:
+        with world.database.transaction() as transaction:
+            mine = claim_due(transaction.session, world.box, cursor="", limit=10, lease_s=30).claims
+            theirs = other.submit(claim)
+            while not theirs.done() and not world.sql(waits):
+                pass
+        assert (len(mine), theirs.result()) == (2, 0)

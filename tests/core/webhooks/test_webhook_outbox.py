@@ -9,11 +9,11 @@ from sqlmodel import Session
 
 from arachne.accounts import create_account
 from arachne.database import Transaction
-from arachne.errors import Conflict, Gone, InvalidOptions, NotFound
+from arachne.errors import Conflict, InvalidOptions, NotFound
 from arachne.ids import new_id
 from arachne.schemas.tables import Job
 from arachne.schemas.webhook import EndpointChange, EndpointRequest
-from arachne.webhooks.cancellation import cancel_orphans, forget_job_events
+from arachne.webhooks.cancellation import cancel_orphans
 from arachne.webhooks.endpoint_secrets import rotate_endpoint_secret
 from arachne.webhooks.endpoints import (
     MAX_ENDPOINTS,
@@ -24,7 +24,6 @@ from arachne.webhooks.endpoints import (
     update_endpoint,
 )
 from arachne.webhooks.events import DEFAULT_EVENTS, EVENT_TYPES, check_filters, subscribes
-from arachne.webhooks.log import redeliver
 from arachne.webhooks.outbox import emit_job_event
 
 if TYPE_CHECKING:
@@ -156,22 +155,6 @@ def test_orphans_are_cancelled(world: "World") -> None:
     with world.database.transaction() as transaction:
         assert cancel_orphans(transaction.session) == 1
         assert cancel_orphans(transaction.session) == 0
-
-
-def test_a_deleted_jobs_events_are_forgotten(world: "World") -> None:
-    """Deleting a job redacts its events' bodies, cancels what is pending, and they can't be sent again."""
-    endpoint = world.endpoint(URL)
-    job, other = world.finish_job(), world.finish_job()
-    with world.database.transaction() as transaction:
-        assert forget_job_events(transaction.session, job.job_id) == 1
-    assert body_of(world, job.job_id) == {"type": "redacted"}
-    assert body_of(world, other.job_id)["type"] == "job.completed"
-    states = "SELECT state FROM webhook_delivery d JOIN webhook_message m USING (message_id) WHERE job_id = :id"
-    assert world.sql(states, id=job.job_id) == [("cancelled",)]
-    assert world.sql(states, id=other.job_id) == [("pending",)]
-    [(message_id,)] = world.sql("SELECT message_id FROM webhook_message WHERE job_id = :id", id=job.job_id)
-    with world.database.transaction() as transaction, pytest.raises(Gone):
-        redeliver(transaction.session, world.account_id, endpoint.endpoint_id, str(message_id))
 
 
 def test_filters() -> None:
