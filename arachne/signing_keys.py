@@ -8,10 +8,8 @@ from sqlmodel import Session, col, or_, select
 from arachne.database import Transaction
 from arachne.locks import Lock, lock
 from arachne.schemas.tables import SigningKey
-from arachne.secretbox import SecretBox
+from arachne.secretbox import SIGNING_KEY, SecretBox
 from arachne.settings import DAY_S
-
-PURPOSE = "signing-key"
 
 
 def current_key(session: Session, box: SecretBox) -> OKPKey:
@@ -24,7 +22,7 @@ def current_key(session: Session, box: SecretBox) -> OKPKey:
     if newest is None:
         lock(Transaction(session), Lock.SIGNING_KEY)  # two processes that both need the first key make one
         newest = _newest(session) or _make(session, box)
-    private = box.decrypt(newest.private, PURPOSE)
+    private = box.decrypt(newest.private, SIGNING_KEY)
     return OKPKey.import_key(private, {"kid": newest.kid, "alg": "Ed25519", "use": "sig"})
 
 
@@ -65,7 +63,7 @@ def _make(session: Session, box: SecretBox) -> SigningKey:
     public = {name: str(value) for name, value in key.as_dict(private=False).items()}
     row = SigningKey(
         kid=kid,
-        private=box.encrypt(key.as_pem(private=True), PURPOSE),
+        private=box.encrypt(key.as_pem(private=True), SIGNING_KEY),
         public=public | {"kid": kid, "alg": "Ed25519", "use": "sig"},
     )
     session.add(row)
