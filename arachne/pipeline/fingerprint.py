@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arachne.schemas.result import StageName
-from arachne.stages import assess, decode, describe, enhance, read, segment, structure, tesseract, upright
+from arachne.stages import assess, decode, describe, enhance, rapid, read, segment, structure, tesseract, upright
 
 
 class Stage(NamedTuple):
@@ -30,8 +30,9 @@ STAGES: tuple[Stage, ...] = (
 
 
 def pipeline_version(tessdata_dir: Path) -> str:
-    """16 hex digits that change with any stage, Tesseract or its language data."""
-    told = {"stages": STAGES, "tesseract": tesseract.version(), "data": _data_digest(tessdata_dir)}
+    """16 hex digits that change with any stage, reader or language data."""
+    readers = {"tesseract": tesseract.version(), "second": rapid.installed_version()}
+    told = {"stages": STAGES, "readers": readers, "data": _data_digest(tessdata_dir)}
     return sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 

@@ -91,7 +91,7 @@ def _read(engine: tesseract.Engine, gray: Gray, regions: Sequence[Region], optio
         parts[index] = _read_again(engine, gray, region, parts[index], options)
     parts = _with_missed(engine, gray, regions, parts, options)
     words = tuple(
-        replace(word, box=_tightened(gray, word.box))
+        replace(word, box=tightened(gray, word.box))
         for index, part in enumerate(parts)
         for word in _ordered(part, index, options)
     )
@@ -202,7 +202,7 @@ def _placed(box: Box, factor: float, corner: tuple[float, float]) -> Box:
     return Box(x + corner[0], y + corner[1], width, height)
 
 
-def _tightened(gray: Gray, box: Box) -> Box:
+def tightened(gray: Gray, box: Box) -> Box:
     """The box cut to the ink inside it; the reader's may reach over the whole line."""
     x, y = max(0, int(box.x)), max(0, int(box.y))
     dark = gray[y : round(box.bottom), x : round(box.right)] < 150

@@ -1,0 +1,52 @@
+"""Where words of a seen line part: by the first reader's words, the ink's gaps and what the model saw."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from arachne.stages.align import Aligned
+from arachne.stages.arrays import Gray, Mask
+from arachne.stages.rapid import SeenLine
+
+
+@dataclass(frozen=True)
+class SpacingOptions:
+    """Gaps in px of an enhanced picture, whose glyphs are about 20 px high."""
+
+    ink_below: int = 150
+    sure_px: float = 20
+    least_px: float = 3
+    doubted_px: float = 7
+    wide_px: float = 15
+
+
+def gaps_px(gray: Gray, line: SeenLine, places: Sequence[float]) -> list[tuple[float, float]]:
+    """Width and middle of the widest stripe without ink between each two neighbouring places."""
+    top, bottom = max(0, int(line.box.y)), int(line.box.bottom) + 1
+    inked = np.asarray((gray[top:bottom] < SpacingOptions().ink_below).any(axis=0), dtype=np.bool_)
+    return [_widest(inked, before, after) for before, after in zip(places, places[1:], strict=False)]
+
+
+def is_space(before: Aligned, after: Aligned, gap_px: float, options: SpacingOptions) -> bool:
+    """Whether white space parts two neighbouring characters with that much white between them."""
+    if gap_px >= options.sure_px:
+        return True
+    spaced = after.character.spaced
+    if before.word is not None and after.word is not None:
+        if before.word != after.word:
+            return spaced or gap_px >= options.least_px
+        return spaced and gap_px >= options.doubted_px  # one word to the first reader
+    return spaced or gap_px >= options.wide_px
+
+
+def _widest(inked: Mask, start: float, end: float) -> tuple[float, float]:
+    first, last = max(0, int(start)), min(len(inked), int(end) + 1)
+    if last <= first:
+        return 0.0, (start + end) / 2
+    stops = np.concatenate([[-1], np.flatnonzero(inked[first:last]), [last - first]])
+    gaps = np.diff(stops) - 1
+    widest = int(np.argmax(gaps))
+    if gaps[widest] <= 0:
+        return 0.0, (start + end) / 2
+    return float(gaps[widest]), first + float(stops[widest] + 1 + stops[widest + 1]) / 2
