@@ -10,15 +10,17 @@ from arachne.pipeline.fingerprint import pipeline_version
 from arachne.pipeline.plan import ReadRequest, needed_stages
 from arachne.pipeline.reports import Reports, is_degraded, summed
 from arachne.schemas.result import Colour, Geometry, ImageInfo, Quality, Result, StageName, Visual
-from arachne.stages.arrays import Box, Rgb, Transform
+from arachne.stages.arrays import Box, Gray, Rgb, Transform
 from arachne.stages.assess import Assessment, AssessOptions, assess
 from arachne.stages.decode import Decoded, DecodeOptions, decode
 from arachne.stages.describe import skipped_reason
 from arachne.stages.enhance import Enhanced, EnhanceOptions, enhance
 from arachne.stages.markup import clean
+from arachne.stages.rapid import SecondReader, look
 from arachne.stages.read import Reading, ReadOptions, read
 from arachne.stages.segment import Region, SegmentOptions, Segments, segment
 from arachne.stages.structure import Structured, StructureOptions, structure
+from arachne.stages.twice import TwiceOptions, read_twice
 from arachne.stages.upright import Upright, UprightOptions, upright
 
 PAGE_BREAK = "\f"
@@ -32,6 +34,7 @@ class _Run:
     needed: tuple[StageName, ...]
     deadline: float
     reports: Reports
+    second: SecondReader | None
 
 
 @dataclass
@@ -44,8 +47,10 @@ class _Page:
     structured: Structured | None = None
 
 
-def read_image(data: bytes, request: ReadRequest) -> Result:
+def read_image(data: bytes, request: ReadRequest, second: SecondReader = look) -> Result:
     """Everything read from one image. Does no I/O but loading language data; made for a subprocess.
+
+    `second` looks again where the first reader is unsure; the default does so in this process.
 
     Raises:
         ImageError: decoding or reading failed; `stage` names where.
@@ -54,14 +59,15 @@ def read_image(data: bytes, request: ReadRequest) -> Result:
     needed, reports = needed_stages(request.options), Reports()
     limits = DecodeOptions(request.max_pixels, request.max_frames, request.options.frames)
     decoded = reports.must("decode", lambda: decode(data, limits))
-    first = _page_result(decoded, 0, _Run(request, needed, deadline, reports))
+    twice = None if request.options.detail_level == "fast" else second
+    first = _page_result(decoded, 0, _Run(request, needed, deadline, reports, twice))
     if request.options.frames == "first":
         return first
     pages = [first]
     for index in range(1, len(decoded.frames)):
         # All frames are decoded at once; the time is on the first page's report.
         told = reports.entries["decode"].model_copy(update={"ms": 0.0})
-        pages.append(_page_result(decoded, index, _Run(request, needed, deadline, Reports({"decode": told}))))
+        pages.append(_page_result(decoded, index, _Run(request, needed, deadline, Reports({"decode": told}), twice)))
     return _joined(pages)
 
 
@@ -123,7 +129,7 @@ def _run_reading(page: _Page, rgb: Rgb, enhanced: Enhanced, transform: Transform
     if "read" not in run.needed:
         return
     how = ReadOptions(request.tessdata_dir, request.languages, run.deadline)
-    reading = reports.must("read", lambda: read(gray, segments.regions, how))
+    reading = reports.must("read", lambda: _read(gray, segments.regions, how, run.second))
     page.reading = reading
     if reading.degraded:
         reports.degrade("read", reading.degraded)
@@ -132,6 +138,10 @@ def _run_reading(page: _Page, rgb: Rgb, enhanced: Enhanced, transform: Transform
         page.structured = reports.may(
             "structure", lambda: structure(reading.words, gray, rgb, transform, aim), lambda: None
         )
+
+
+def _read(gray: Gray, regions: tuple[Region, ...], how: ReadOptions, second: SecondReader | None) -> Reading:
+    return read_twice(gray, regions, how, second, TwiceOptions()) if second else read(gray, regions, how)
 
 
 def _plain_gray(rgb: Rgb) -> Enhanced:

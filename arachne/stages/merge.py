@@ -11,15 +11,19 @@ from arachne.stages.segment import Region
 from arachne.stages.spacing import SpacingOptions, gaps_px, is_space
 
 _NEW_LINES = 100_000  # far above the first reader's own numbers
-_FIRST_FOREIGN = 0x1000  # letters beyond the alphabets the first reader is given; icons read as such
+_FIRST_FOREIGN = 0x0590  # Latin, Greek and Cyrillic come before; icons are seen as letters far behind
 
 
 @dataclass(frozen=True)
 class MergeOptions:
-    """Confidences, 0..1: what a line must have that only one reader saw, and what a word must that one did not see."""
+    """Confidences, 0..1: what a line must have that only one reader saw, and what a word must that one did not see.
+
+    Without `missed`, what only the second reader saw does not count, nor what the first saw in other letters than its.
+    """
 
     least_missed: float = 0.8
     least_unseen: float = 0.8
+    missed: bool = True
     spacing: SpacingOptions = SpacingOptions()
 
 
@@ -33,7 +37,7 @@ def merge(
         chosen = _chosen(under, line, gray, regions, options)
         left = [word for word in left if word not in under]
         merged += chosen
-    merged += [word for word in left if word.confidence >= options.least_unseen]
+    merged += [word for word in left if word.confidence >= options.least_unseen or not options.missed]
     words = tuple(_ordered(merged))
     return Reading(words, round(mean_confidence(words), 4), reading.degraded)
 
@@ -43,15 +47,22 @@ def _chosen(
 ) -> list[ReadWord]:
     """The words that stand for the line: those that lay under it, the seen ones, or none."""
     text = "".join(one.text for one in line.characters)
-    foreign = any(ord(letter) >= _FIRST_FOREIGN and letter.isalpha() for letter in text)
+    foreign = _is_foreign(text)
     if not under:
-        if foreign or line.confidence < options.least_missed or not any(letter.isalnum() for letter in text):
+        if (
+            not options.missed
+            or foreign
+            or line.confidence < options.least_missed
+            or not any(letter.isalnum() for letter in text)
+        ):
             return []
         region, plain = _nearest(line.box, regions), align((), line.characters)
-        return [_word(part, box, region, _NEW_LINES + int(line.box.y)) for part, box in _parts(plain, line, gray, options)]
+        return [
+            _word(part, box, region, _NEW_LINES + int(line.box.y)) for part, box in _parts(plain, line, gray, options)
+        ]
     if "".join(word.text for word in under) == text:
         return [replace(word, confidence=max(word.confidence, round(line.confidence, 4))) for word in under]
-    if foreign or line.confidence < mean_confidence(under):
+    if foreign or _is_foreign("".join(word.text for word in under)) or line.confidence < mean_confidence(under):
         return under
     aligned = align(under, line.characters)
     return [_word(part, box, *_place(box, under)) for part, box in _parts(aligned, line, gray, options)]
@@ -90,6 +101,10 @@ def _lies_in(word: Box, line: Box) -> bool:
     shared = min(word.bottom, line.bottom) - max(word.y, line.y)
     across = min(word.right, line.right) - max(word.x, line.x)
     return shared > 0.5 * min(word.height, line.height) and across > 0.5 * min(word.width, line.width)
+
+
+def _is_foreign(text: str) -> bool:
+    return any(ord(letter) >= _FIRST_FOREIGN and letter.isalpha() for letter in text)
 
 
 def _nearest(box: Box, regions: Sequence[Region]) -> int:

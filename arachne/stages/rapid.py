@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import cv2
 import numpy as np
@@ -16,6 +16,8 @@ from arachne.stages.arrays import Box, Gray, Samples, resized
 
 if TYPE_CHECKING:
     from rapidocr import RapidOCR
+    from rapidocr.ch_ppocr_det import TextDetector
+    from rapidocr.ch_ppocr_rec import TextRecognizer
     from rapidocr.ch_ppocr_rec.typings import WordInfo
 
 READER = "rapidocr"
@@ -108,12 +110,21 @@ def _engine() -> "RapidOCR":
     return RapidOCR(params=settings)
 
 
+def _detector(engine: "RapidOCR") -> "TextDetector":
+    # Its own call reads every line it finds; only the two models apart allow to leave out what is known.
+    return cast("TextDetector", engine._load_det_model())  # type: ignore[no-untyped-call]  # noqa: SLF001
+
+
+def _recogniser(engine: "RapidOCR") -> "TextRecognizer":
+    return cast("TextRecognizer", engine._load_rec_model())  # type: ignore[no-untyped-call]  # noqa: SLF001
+
+
 def _detect(engine: "RapidOCR", gray: Gray) -> list[Box]:
     """Boxes around lines in the picture's pixels, from the top."""
     factor = min(1.0, _MAX_SIDE_PX / max(gray.shape))
     edge = _BORDER_PX
     small = cv2.copyMakeBorder(resized(gray, factor), edge, edge, edge, edge, cv2.BORDER_REPLICATE)
-    found = engine._load_det_model()(cv2.cvtColor(small, cv2.COLOR_GRAY2BGR)).boxes
+    found = _detector(engine)(cv2.cvtColor(small, cv2.COLOR_GRAY2BGR)).boxes
     if found is None:
         return []
     quads = (np.asarray(found, dtype=np.float64) - edge) / factor
@@ -140,7 +151,7 @@ def _cut_out(gray: Gray, box: Box) -> Samples:
 def _recognise(engine: "RapidOCR", crops: list[Samples], boxes: list[Box]) -> list[SeenLine]:
     from rapidocr.ch_ppocr_rec import TextRecInput  # noqa: PLC0415
 
-    found = engine._load_rec_model()(TextRecInput(img=crops, return_word_box=True))
+    found = _recogniser(engine)(TextRecInput(img=crops, return_word_box=True))
     return [
         SeenLine(box, _characters(box, text, info))
         for box, text, info in zip(boxes, found.txts, found.word_results, strict=True)

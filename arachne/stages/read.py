@@ -13,7 +13,7 @@ from arachne.stages import ink, tesseract
 from arachne.stages.arrays import Box, Gray, resized
 from arachne.stages.segment import Region
 
-VERSION = 1
+VERSION = 2
 READER = "tesseract"
 
 
@@ -82,7 +82,7 @@ def _read(engine: tesseract.Engine, gray: Gray, regions: Sequence[Region], optio
     parts = _share_out(engine.read(gray, _PAGE, left_s), regions)
     degraded, retries = None, 0
     for index, region in enumerate(regions):
-        if not _weak(parts[index], region, options):
+        if options.max_retries == 0 or not _weak(parts[index], region, options):
             continue
         if time.monotonic() > options.deadline or retries >= options.max_retries:
             degraded = "soft_time_limit" if time.monotonic() > options.deadline else "too_many_weak_regions"
@@ -162,7 +162,7 @@ def _with_missed(
         for chunk in region.chunks:
             if left == 0 or time.monotonic() > options.deadline:
                 return complete
-            if _covered(chunk, words) or chunk.height > 2.5 * region.text_height_px:
+            if is_covered(chunk, words) or chunk.height > 2.5 * region.text_height_px:
                 continue
             left -= 1
             alone = Region("text", chunk, region.text_height_px, 1)
@@ -178,7 +178,7 @@ def _is_telling(word: tesseract.EngineWord) -> bool:
     return telling and word.confidence >= _CERTAIN
 
 
-def _covered(chunk: Box, words: Sequence[Box]) -> bool:
+def is_covered(chunk: Box, words: Sequence[Box]) -> bool:
     """Whether words lie over at least a third of the chunk's width."""
     shared = 0.0
     for word in words:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -25,7 +26,7 @@ def gaps_px(gray: Gray, line: SeenLine, places: Sequence[float]) -> list[tuple[f
     """Width and middle of the widest stripe without ink between each two neighbouring places."""
     top, bottom = max(0, int(line.box.y)), int(line.box.bottom) + 1
     inked = np.asarray((gray[top:bottom] < SpacingOptions().ink_below).any(axis=0), dtype=np.bool_)
-    return [_widest(inked, before, after) for before, after in zip(places, places[1:], strict=False)]
+    return [_widest(inked, before, after) for before, after in pairwise(places)]
 
 
 def is_space(before: Aligned, after: Aligned, gap_px: float, options: SpacingOptions) -> bool:

@@ -1,0 +1,69 @@
+"""When a reading wants a second look, and the reading after it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from arachne.stages.arrays import Box, Gray
+from arachne.stages.merge import MergeOptions, merge
+from arachne.stages.rapid import SecondReader, SecondReaderLost
+from arachne.stages.read import Reading, ReadOptions, ReadWord, is_covered, read
+from arachne.stages.segment import Region
+
+# Languages whose letters the second reader has not learned.
+_UNLEARNED = frozenset("ara ben fas guj heb hin kan kat khm lao mal mar mya nep pan sin tam tel tha urd".split())
+
+
+@dataclass(frozen=True)
+class TwiceOptions:
+    """`known` is the confidence from which a word needs no second look; shares are of characters and of chunks."""
+
+    known: float = 0.9
+    weak_share: float = 0.02
+    missed_share: float = 0.02
+
+
+def read_twice(
+    gray: Gray, regions: Sequence[Region], options: ReadOptions, second: SecondReader, how: TwiceOptions
+) -> Reading:
+    """The words of an enhanced picture, uint8 (H, W), where weak or missed ones are looked at by a second reader.
+
+    Without an answer from it the first reading stands, degraded.
+
+    Raises:
+        ReadFailed: the first reader can't be started or fails on the picture.
+    """
+    unlearned = not _UNLEARNED.isdisjoint(options.languages)
+    # What the second reader looks at anyway, the first need not try again.
+    first = read(gray, regions, options if unlearned else replace(options, max_retries=0, max_missed=0))
+    if not wants_second_look(first, regions, how) or time.monotonic() > options.deadline:
+        return first
+    known = [word.box for word in first.words if word.confidence >= how.known]
+    try:
+        seen = second(gray, known)
+    except SecondReaderLost as error:
+        return replace(read(gray, regions, options), degraded=f"second_reader: {error}")
+    alone = unlearned and _has_foreign_letters(first.words)
+    return merge(first, seen, gray, regions, MergeOptions(missed=not alone))
+
+
+def wants_second_look(reading: Reading, regions: Sequence[Region], how: TwiceOptions) -> bool:
+    """Whether too many characters are unsure, or too much of what looks like words was not read."""
+    chunks = [(region, chunk) for region in regions for chunk in region.chunks]
+    if not chunks:
+        return False
+    boxes = [word.box for word in reading.words]
+    missed = sum(not is_covered(chunk, boxes) for region, chunk in chunks if _may_be_text(region, chunk))
+    if missed > how.missed_share * len(chunks):
+        return True
+    characters = sum(len(word.text) for word in reading.words)
+    weak = sum(len(word.text) for word in reading.words if word.confidence < how.known)
+    return weak > how.weak_share * characters
+
+
+def _may_be_text(region: Region, chunk: Box) -> bool:
+    return chunk.width > 1.5 * chunk.height and chunk.height <= 2.5 * region.text_height_px
+
+
+def _has_foreign_letters(words: Sequence[ReadWord]) -> bool:
+    return any(letter.isalpha() and 0x0590 <= ord(letter) < 0x1100 for word in words for letter in word.text)
