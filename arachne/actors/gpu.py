@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from arachne import languages
@@ -14,6 +15,7 @@ from arachne.actors.finisher import Finisher
 from arachne.actors.heartbeat import Heartbeat
 from arachne.actors.pool import StagePool
 from arachne.actors.residence import run_until_signal, working
+from arachne.actors.second_reader import second_reader
 from arachne.actors.stage_process import THREAD_LIMITS, Read
 from arachne.actors.wake import WAKE_GPU, Waker, declare_wake
 from arachne.cache import CacheKey, open_cache
@@ -68,13 +70,23 @@ class Reader:
         )
 
 
-def run(settings: Settings, *, read: Read = read_image) -> None:
+def run(settings: Settings, *, read: Read | None = None) -> None:
     """Read images until SIGTERM or SIGINT; what is in hand then is finished, or goes back to the queue.
+
+    `read` stands in for the pipeline with its second reader.
 
     Raises:
         SetupError: something this worker needs is missing; says what.
     """
     os.environ.update(THREAD_LIMITS)
+    if read is not None:
+        _run(settings, read)
+        return
+    with second_reader() as second:
+        _run(settings, partial(read_image, second=second))
+
+
+def _run(settings: Settings, read: Read) -> None:
     if settings.database_url is None:
         raise SetupError("Set ARACHNE_DATABASE_URL, or run `arachne up`, which brings its own.")
     require_redis_url(settings)

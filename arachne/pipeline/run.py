@@ -10,14 +10,14 @@ from arachne.pipeline.fingerprint import pipeline_version
 from arachne.pipeline.plan import ReadRequest, needed_stages
 from arachne.pipeline.reports import Reports, is_degraded, summed
 from arachne.schemas.result import Colour, Geometry, ImageInfo, Quality, Result, StageName, Visual
-from arachne.stages.arrays import Box, Gray, Rgb, Transform
+from arachne.stages.arrays import Box, Rgb, Transform
 from arachne.stages.assess import Assessment, AssessOptions, assess
 from arachne.stages.decode import Decoded, DecodeOptions, decode
 from arachne.stages.describe import skipped_reason
 from arachne.stages.enhance import Enhanced, EnhanceOptions, enhance
 from arachne.stages.markup import clean
 from arachne.stages.rapid import SecondReader, look
-from arachne.stages.read import Reading, ReadOptions, read
+from arachne.stages.read import Reading, ReadOptions
 from arachne.stages.segment import Region, SegmentOptions, Segments, segment
 from arachne.stages.structure import Structured, StructureOptions, structure
 from arachne.stages.twice import TwiceOptions, read_twice
@@ -129,7 +129,7 @@ def _run_reading(page: _Page, rgb: Rgb, enhanced: Enhanced, transform: Transform
     if "read" not in run.needed:
         return
     how = ReadOptions(request.tessdata_dir, request.languages, run.deadline)
-    reading = reports.must("read", lambda: _read(gray, segments.regions, how, run.second))
+    reading = reports.must("read", lambda: read_twice(gray, segments.regions, how, run.second, TwiceOptions()))
     page.reading = reading
     if reading.degraded:
         reports.degrade("read", reading.degraded)
@@ -138,10 +138,6 @@ def _run_reading(page: _Page, rgb: Rgb, enhanced: Enhanced, transform: Transform
         page.structured = reports.may(
             "structure", lambda: structure(reading.words, gray, rgb, transform, aim), lambda: None
         )
-
-
-def _read(gray: Gray, regions: tuple[Region, ...], how: ReadOptions, second: SecondReader | None) -> Reading:
-    return read_twice(gray, regions, how, second, TwiceOptions()) if second else read(gray, regions, how)
 
 
 def _plain_gray(rgb: Rgb) -> Enhanced:

@@ -1,7 +1,8 @@
 """What two readers saw, as one reading: each line in the words of the one that is surer of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from arachne.stages.align import Aligned, align
 from arachne.stages.arrays import Box, Gray
@@ -24,7 +25,7 @@ class MergeOptions:
     least_missed: float = 0.8
     least_unseen: float = 0.8
     missed: bool = True
-    spacing: SpacingOptions = SpacingOptions()
+    spacing: SpacingOptions = field(default_factory=SpacingOptions)
 
 
 def merge(
@@ -81,7 +82,7 @@ def _parts(
             parts.append([])
         parts[-1].append(after.character)
     edges.append(right)
-    boxes = [Box(x, top, max(1, end - x), bottom - top) for x, end in zip(edges, edges[1:], strict=False)]
+    boxes = [Box(x, top, max(1, end - x), bottom - top) for x, end in pairwise(edges)]
     return [(part, tightened(gray, box)) for part, box in zip(parts, boxes, strict=True)]
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
 from arachne.stages.arrays import Box, Gray, Samples, resized
 
@@ -152,9 +151,10 @@ def _recognise(engine: "RapidOCR", crops: list[Samples], boxes: list[Box]) -> li
     from rapidocr.ch_ppocr_rec import TextRecInput  # noqa: PLC0415
 
     found = _recogniser(engine)(TextRecInput(img=crops, return_word_box=True))
+    infos = cast("tuple[WordInfo, ...]", found.word_results)
     return [
         SeenLine(box, _characters(box, text, info))
-        for box, text, info in zip(boxes, found.txts, found.word_results, strict=True)
+        for box, text, info in zip(boxes, found.txts or (), infos, strict=True)
     ]
 
 

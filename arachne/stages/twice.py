@@ -11,7 +11,9 @@ from arachne.stages.read import Reading, ReadOptions, ReadWord, is_covered, read
 from arachne.stages.segment import Region
 
 # Languages whose letters the second reader has not learned.
-_UNLEARNED = frozenset("ara ben fas guj heb hin kan kat khm lao mal mar mya nep pan sin tam tel tha urd".split())
+_UNLEARNED = frozenset(
+    {"ara", "ben", "fas", "heb", "hin", "kan", "kat", "khm", "lao", "mal", "mya", "tam", "tel", "tha"}
+)
 
 
 @dataclass(frozen=True)
@@ -24,15 +26,17 @@ class TwiceOptions:
 
 
 def read_twice(
-    gray: Gray, regions: Sequence[Region], options: ReadOptions, second: SecondReader, how: TwiceOptions
+    gray: Gray, regions: Sequence[Region], options: ReadOptions, second: SecondReader | None, how: TwiceOptions
 ) -> Reading:
-    """The words of an enhanced picture, uint8 (H, W), where weak or missed ones are looked at by a second reader.
+    """The words of an enhanced picture, uint8 (H, W), where weak or missed ones are looked at by the second reader.
 
     Without an answer from it the first reading stands, degraded.
 
     Raises:
         ReadFailed: the first reader can't be started or fails on the picture.
     """
+    if second is None:
+        return read(gray, regions, options)
     unlearned = not _UNLEARNED.isdisjoint(options.languages)
     # What the second reader looks at anyway, the first need not try again.
     first = read(gray, regions, options if unlearned else replace(options, max_retries=0, max_missed=0))

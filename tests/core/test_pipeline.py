@@ -166,7 +166,7 @@ def test_failing_to_decode_or_read_fails_the_image(ask, monkeypatch: pytest.Monk
     def broken(*_: object) -> None:
         raise ReadFailed("no reader")
 
-    monkeypatch.setattr(running, "read", broken)
+    monkeypatch.setattr(running, "read_twice", broken)
     with pytest.raises(ReadFailed) as caught:
         read_image(drawn("Hello"), ask())
     assert caught.value.stage == "read"
@@ -177,7 +177,7 @@ def test_too_little_memory_names_the_stage(stage: str, ask, monkeypatch: pytest.
     def greedy(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(running, stage, greedy)
+    monkeypatch.setattr(running, {"read": "read_twice"}.get(stage, stage), greedy)
     with pytest.raises(OutOfMemory) as caught:
         read_image(drawn("Hello"), ask())
     assert caught.value.stage == stage
