@@ -6,7 +6,8 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from arachne import languages
 from arachne.actors.pool import PoolLostError, StagePool, judge
 from arachne.actors.render_pool import RenderPool
+from arachne.actors.second_reader import second_reader
 from arachne.actors.stage_process import THREAD_LIMITS
 from arachne.bodies import Reading, decompress
 from arachne.cli.extract_inputs import Input
@@ -89,7 +91,9 @@ class _Run:
         self._data: dict[int, bytes] = {}  # of the images in hand
         self._tries: dict[int, int] = {}
         self._reading: set[int] = set()
-        self._pool = StagePool(read_image, settings)
+        self._second = ExitStack()
+        ask = self._second.enter_context(second_reader())
+        self._pool = StagePool(partial(read_image, second=ask), settings)
         self._renderer = RenderPool(settings, max_pending=self._slots)
 
     def documents(self) -> Iterator[tuple[int, bytes | ArachneError]]:
@@ -114,6 +118,7 @@ class _Run:
     def stop(self) -> None:
         """End all subprocesses."""
         self._pool.stop()
+        self._second.close()
         self._renderer.stop()
 
     def _read(self, number: int) -> None:
