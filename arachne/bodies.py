@@ -18,6 +18,18 @@ class Reading:
     gpu_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredJson:
+    """A result's JSON as it was stored: answers take its text as it is, so that nobody has to parse it."""
+
+    data: bytes
+    is_compressed: bool = True
+
+    def read(self) -> bytes:
+        """The JSON; up to some megabytes, so not on an event loop."""
+        return decompress(self.data) if self.is_compressed else self.data
+
+
 def compress(result_json: bytes) -> bytes:
     """A result's JSON as it is stored."""
     return zlib.compress(result_json, _LEVEL)

@@ -1,22 +1,64 @@
 """Originals by their SHA-256: the same bytes are stored once, on this machine's disk or in an S3 bucket."""
 
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import LocalStore, ObjectStore, from_url
 
-from arachne.errors import Gone, SetupError, Unavailable
+from arachne.errors import ArachneError, Gone, SetupError, Unavailable
 from arachne.settings import Settings
+
+if TYPE_CHECKING:
+    from obstore import BytesStream
+    from obstore.store import ClientConfig, RetryConfig
 
 _PROBE = "probe"
 RETRY_S = 5
+TIMEOUT_S = 30.0  # of one call, or of one chunk
+CHUNK_BYTES = 256 * 1024
+_RETRIES: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=20)}
+
+
+def _gone() -> ArachneError:
+    return Gone("The original is no longer kept.")
+
+
+def _unavailable() -> ArachneError:
+    return Unavailable("The object store can't be reached; try again in a moment.", retry_after_s=RETRY_S)
+
+
+@contextmanager
+def _translated(missing: Callable[[], ArachneError] = _gone) -> Iterator[None]:
+    """What the store raises, as our own errors; `missing` makes the one for what is not there."""
+    try:
+        yield
+    except (NotFoundError, FileNotFoundError) as error:
+        raise missing() from error
+    except (BaseError, OSError) as error:  # a TimeoutError is an OSError
+        raise _unavailable() from error
+
+
+@dataclass(frozen=True)
+class Original:
+    """An original that is read as it is passed on."""
+
+    size_bytes: int
+    chunks: AsyncIterator[bytes]
 
 
 class Storage:
     """An object store of originals. Writes are atomic: a reader sees all of an object or none of it."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, *, timeout_s: float = TIMEOUT_S) -> None:
         self._store = store
+        self._timeout_s = timeout_s
 
     def read(self, sha256: str) -> bytes:
         """The original's bytes.
@@ -25,12 +67,8 @@ class Storage:
             Gone: it is no longer kept.
             Unavailable: the store can't be reached.
         """
-        try:
+        with _translated():
             return bytes(self._store.get(_key(sha256)).bytes())
-        except (NotFoundError, FileNotFoundError):
-            raise Gone("The original is no longer kept.") from None
-        except (BaseError, OSError) as error:
-            raise _unavailable() from error
 
     async def read_async(self, sha256: str) -> bytes:
         """The original's bytes.
@@ -39,13 +77,29 @@ class Storage:
             Gone: it is no longer kept.
             Unavailable: the store can't be reached.
         """
-        try:
+        async with self._timely():
             found = await self._store.get_async(_key(sha256))
             return bytes(await found.bytes_async())
-        except (NotFoundError, FileNotFoundError):
-            raise Gone("The original is no longer kept.") from None
-        except (BaseError, OSError) as error:
-            raise _unavailable() from error
+
+    async def open_async(self, sha256: str) -> Original:
+        """The original, of which little is in memory at a time.
+
+        Raises:
+            Gone: it is no longer kept.
+            Unavailable: the store can't be reached; also while it is read.
+        """
+        async with self._timely():
+            found = await self._store.get_async(_key(sha256))
+            return Original(found.meta["size"], self._chunks(found.stream(min_chunk_size=CHUNK_BYTES)))
+
+    async def _chunks(self, stream: "BytesStream") -> AsyncIterator[bytes]:
+        chunks = aiter(stream)
+        while True:
+            async with self._timely():
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                return
+            yield bytes(chunk)
 
     async def write_async(self, sha256: str, data: bytes) -> None:
         """Nothing; the object is stored, whether or not it was there before.
@@ -53,10 +107,8 @@ class Storage:
         Raises:
             Unavailable: it can't be stored.
         """
-        try:
+        async with self._timely(_unavailable):
             await self._store.put_async(_key(sha256), data)
-        except (BaseError, OSError) as error:
-            raise _unavailable() from error
 
     async def has_async(self, sha256: str) -> bool:
         """Whether the original is stored.
@@ -65,11 +117,10 @@ class Storage:
             Unavailable: the store can't be reached.
         """
         try:
-            await self._store.head_async(_key(sha256))
-        except (NotFoundError, FileNotFoundError):
+            async with self._timely():
+                await self._store.head_async(_key(sha256))
+        except Gone:
             return False
-        except (BaseError, OSError) as error:
-            raise _unavailable() from error
         return True
 
     def delete(self, sha256: str) -> None:
@@ -79,11 +130,10 @@ class Storage:
             Unavailable: the store can't be reached.
         """
         try:
-            self._store.delete(_key(sha256))
-        except (NotFoundError, FileNotFoundError):
+            with _translated():
+                self._store.delete(_key(sha256))
+        except Gone:
             return
-        except (BaseError, OSError) as error:
-            raise _unavailable() from error
 
     async def check_async(self) -> None:
         """Nothing; an object could be written.
@@ -91,10 +141,14 @@ class Storage:
         Raises:
             Unavailable: it could not.
         """
-        try:
+        async with self._timely(_unavailable):
             await self._store.put_async(_PROBE, b"")
-        except (BaseError, OSError) as error:
-            raise _unavailable() from error
+
+    @asynccontextmanager
+    async def _timely(self, missing: Callable[[], ArachneError] = _gone) -> AsyncIterator[None]:
+        with _translated(missing):
+            async with asyncio.timeout(self._timeout_s):
+                yield
 
 
 def open_storage(settings: Settings) -> Storage:
@@ -109,7 +163,7 @@ def open_storage(settings: Settings) -> Storage:
             folder = Path(url.removeprefix("file://")) if url else settings.data_dir / "storage"
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return Storage(LocalStore(folder.absolute()))
-        return Storage(from_url(url))
+        return Storage(from_url(url, client_options=_client_options(), retry_config=_RETRIES))
     except (BaseError, OSError, ValueError) as error:
         raise SetupError(
             f"The object store can't be used: {error}. Mend ARACHNE_STORAGE_URL, file:// or s3://."
@@ -120,5 +174,7 @@ def _key(sha256: str) -> str:
     return f"originals/{sha256[:2]}/{sha256}"
 
 
-def _unavailable() -> Unavailable:
-    return Unavailable("The object store can't be reached; try again in a moment.", retry_after_s=RETRY_S)
+def _client_options() -> "ClientConfig":
+    """Bounds of one request. Options given here replace those of the environment, so its one is taken over."""
+    allow_http = os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "yes", "on"}
+    return {"connect_timeout": "5s", "read_timeout": "15s", "timeout": "300s", "allow_http": allow_http}

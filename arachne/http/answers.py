@@ -3,6 +3,7 @@
 import hashlib
 import json
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -10,6 +11,7 @@ from arachne.database import Transaction
 from arachne.http.exchange import Caller
 from arachne.http.parts import Parts
 from arachne.http.preferences import matches_etag
+from arachne.http.splicing import dump, splice
 from arachne.http.waiting import Stand
 from arachne.jobs.views import find_job, show_job
 
@@ -17,9 +19,13 @@ RETRY_AFTER_S = 1
 
 
 def to_json(value: object, status: int = 200) -> Response:
-    """A JSON answer."""
-    body = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Response(body.encode("utf-8", "replace"), status, media_type="application/json")
+    """A JSON answer without stored results in it."""
+    return Response(dump(value).encode("utf-8", "replace"), status, media_type="application/json")
+
+
+async def to_spliced_json(value: object, status: int = 200) -> Response:
+    """A JSON answer with stored results in it; they may be megabytes, so a thread puts it together."""
+    return Response(await anyio.to_thread.run_sync(splice, value), status, media_type="application/json")
 
 
 async def answer_job(
@@ -33,7 +39,7 @@ async def answer_job(
         if wait_s:
             await parts.watcher.wait(job_id, lambda stand: stand.finished, wait_s)
         shown = await parts.database.run(show_job, caller.account_id, job_id, base_url=parts.settings.base_url)
-    response = to_json(shown, 200 if shown["finished"] else 202)
+    response = await to_spliced_json(shown, 200 if shown["finished"] else 202)
     response.headers["Location"] = f"{parts.settings.base_url}/api/extract/image-jobs/{job_id}"
     if not shown["finished"]:
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
@@ -65,7 +71,7 @@ async def answer_poll(
         after_index=after_index,
     )
     etag = _etag(job_id, _stand_of(shown), view)
-    response = Response(status_code=304) if matches_etag(request.headers, etag) else to_json(shown)
+    response = Response(status_code=304) if matches_etag(request.headers, etag) else await to_spliced_json(shown)
     response.headers["ETag"] = etag
     response.headers["Cache-Control"] = "private, no-cache"
     if not shown["finished"]:

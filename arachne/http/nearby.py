@@ -1,22 +1,21 @@
 """Bodies of results from this machine's own cache file, so that a repeat is answered without reading them from afar."""
 
-import json
-
 import anyio.to_thread
 
+from arachne.bodies import StoredJson
 from arachne.cache import CacheKey
 from arachne.http.parts import Parts
 
 
-async def read_nearby(parts: Parts, key: CacheKey | None) -> dict[bytes, object]:
+async def read_nearby(parts: Parts, key: CacheKey | None) -> dict[bytes, StoredJson]:
     """The result under `key` by its digest, if this machine has it. Whether it still counts, PostgreSQL decides."""
     if key is None:
         return {}
     found = await anyio.to_thread.run_sync(parts.cache.get, key)
-    return {} if found is None else {key.digest: json.loads(found)}
+    return {} if found is None else {key.digest: StoredJson(found, is_compressed=False)}
 
 
 async def keep_nearby(parts: Parts, key: CacheKey | None, result: object) -> None:
     """Nothing; this machine answers with the result next time."""
-    if key is not None and result is not None:
-        await anyio.to_thread.run_sync(parts.cache.put, key, json.dumps(result, ensure_ascii=False).encode())
+    if key is not None and isinstance(result, StoredJson):
+        await anyio.to_thread.run_sync(lambda: parts.cache.put(key, result.read()))

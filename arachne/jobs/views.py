@@ -1,6 +1,8 @@
-"""Jobs and images as clients see them, read from the rows and from nothing else, so that polls and events agree."""
+"""Jobs and images as clients see them, read from the rows and from nothing else, so that polls and events agree.
 
-import json
+Results stand in what is shown as they are stored (`StoredJson`), for whoever writes the JSON to put in.
+"""
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +11,7 @@ from types import MappingProxyType
 from sqlalchemy import text
 from sqlmodel import col, select
 
-from arachne.cache import decompress
+from arachne.bodies import StoredJson
 from arachne.cursors import decode_cursor, encode_cursor
 from arachne.database import Transaction
 from arachne.errors import Gone, NotFound
@@ -34,7 +36,8 @@ RESULTS_PAGE = 20
 _LIST = "jobs"
 _STATUS: Mapping[str, ImageStatus] = {"running": "processing", "parked": "queued"}
 _VERSIONS = text("""
-SELECT DISTINCT model_version FROM image WHERE job_id = :job_id AND model_version IS NOT NULL LIMIT 2
+SELECT job_id, min(model_version) FROM image WHERE job_id = ANY(:job_ids)
+GROUP BY job_id HAVING min(model_version) = max(model_version)
 """)
 
 
@@ -85,9 +88,9 @@ def show_job(
     base_url: str,
     with_results: bool = False,
     after_index: int | None = None,
-    known: Mapping[str, object] = MappingProxyType({}),
+    known: Mapping[str, StoredJson] = MappingProxyType({}),
 ) -> dict[str, object]:
-    """The job resource as JSON, with one page of its images from after `after_index`.
+    """The job resource, with one page of its images from after `after_index`.
 
     `known` are results by id that need not be loaded.
 
@@ -102,7 +105,9 @@ def show_job(
     missing = [image for image in images if inlines and image.result_id not in known]
     results = {**known, **load_results(transaction, missing)} if inlines else {}
     views = [view_image(image, base_url) for image in images]
-    members = _summary(transaction, job) | {"images": views, "images_next_cursor": cursor}
+    queue = None if job.state in TERMINAL else find_place(transaction, job_id)
+    version = _find_versions(transaction, [job_id]).get(job_id)
+    members = _summary(job, version) | {"queue": queue, "images": views, "images_next_cursor": cursor}
     if not job.single:
         return _with_results(JobView.model_validate(members).model_dump(mode="json"), images, results)
     single = SingleJobView.model_validate(members | {"result": None, "error": views[0].error if views else None})
@@ -124,7 +129,7 @@ def _page_of_images(
 def show_image(
     transaction: Transaction, account_id: str, job_id: str, index: str, *, base_url: str
 ) -> dict[str, object]:
-    """One image with its result, as JSON.
+    """One image with its result.
 
     Raises:
         NotFound: the account has no such job, or it no such image.
@@ -159,17 +164,18 @@ def list_jobs(
     if after is not None:
         query = query.where(col(Job.job_id) < after)
     rows = transaction.session.exec(query.order_by(col(Job.job_id).desc()).limit(limit + 1)).all()
-    data = [JobSummary.model_validate(_summary(transaction, job, with_place=False)) for job in rows[:limit]]
+    versions = _find_versions(transaction, [job.job_id for job in rows[:limit]])
+    data = [JobSummary.model_validate(_summary(job, versions.get(job.job_id))) for job in rows[:limit]]
     return JobPage(data, encode_cursor(_LIST, rows[limit - 1].job_id) if len(rows) > limit else None)
 
 
-def load_results(transaction: Transaction, images: Sequence[Image]) -> dict[str, object]:
+def load_results(transaction: Transaction, images: Sequence[Image]) -> dict[str, StoredJson]:
     """The results of those of the images that have one, by result id."""
     ids = {image.result_id for image in images if image.result_id is not None}
     if not ids:
         return {}
     query = select(ImageResult.result_id, ImageResult.body).where(col(ImageResult.result_id).in_(ids))
-    return {result_id: json.loads(decompress(body)) for result_id, body in transaction.session.exec(query)}
+    return {result_id: StoredJson(body) for result_id, body in transaction.session.exec(query)}
 
 
 def view_image(image: Image, base_url: str) -> ImageView:
@@ -209,19 +215,22 @@ def progress_of(job: Job) -> Progress:
     )
 
 
-def _summary(transaction: Transaction, job: Job, *, with_place: bool = True) -> dict[str, object]:
-    versions = list(transaction.session.scalars(_VERSIONS, {"job_id": job.job_id}))
-    finished = job.state in TERMINAL
+def _find_versions(transaction: Transaction, job_ids: list[str]) -> dict[str, str]:
+    """The one model version of each job whose images have no other."""
+    return {row[0]: row[1] for row in transaction.session.execute(_VERSIONS, {"job_ids": job_ids})}
+
+
+def _summary(job: Job, model_version: str | None) -> dict[str, object]:
     return {
         "job_id": job.job_id,
         "status": job.state,
-        "finished": finished,
+        "finished": job.state in TERMINAL,
         "cached": job.cached == job.total,
         "progress": progress_of(job),
-        "queue": find_place(transaction, job.job_id) if with_place and not finished else None,
+        "queue": None,
         "options": Options.model_validate(job.options).model_dump(mode="json"),  # JSONB has reordered the members
         "metadata": job.labels,
-        "model_version": versions[0] if len(versions) == 1 else None,
+        "model_version": model_version,
         "retry_of": job.retry_of,
         "created_at": job.created_at,
         "started_at": job.started_at,
@@ -231,7 +240,7 @@ def _summary(transaction: Transaction, job: Job, *, with_place: bool = True) -> 
 
 
 def _with_results(
-    shown: dict[str, object], images: Sequence[Image], results: Mapping[str, object]
+    shown: dict[str, object], images: Sequence[Image], results: Mapping[str, StoredJson]
 ) -> dict[str, object]:
     rows = shown["images"]
     assert isinstance(rows, list)

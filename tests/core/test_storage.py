@@ -1,6 +1,9 @@
 """Originals are stored whole under their hash, and what is not there is told apart from a store that is away."""
 
+import asyncio
 import hashlib
+import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -53,3 +56,54 @@ async def test_the_url_chooses_the_folder(tmp_path: Path) -> None:
 def test_urls_that_name_no_store_say_how_to_mend_it(url: str) -> None:
     with pytest.raises(SetupError, match="ARACHNE_STORAGE_URL"):
         open_storage(Settings(storage_url=url))
+
+
+async def test_an_original_is_read_in_pieces(storage: Storage) -> None:
+    data = bytes(range(256)) * 4000
+    digest = hashlib.sha256(data).hexdigest()
+    await storage.write_async(digest, data)
+    original = await storage.open_async(digest)
+    pieces = [piece async for piece in original.chunks]
+    assert original.size_bytes == len(data)
+    assert b"".join(pieces) == data
+    assert len(pieces) > 1
+    with pytest.raises(Gone):
+        await storage.open_async(DIGEST)
+
+
+class _Hanging:
+    """A store that never answers."""
+
+    def __getattr__(self, _: str) -> object:
+        async def hang(*_: object) -> None:
+            await asyncio.Event().wait()
+
+        return hang
+
+
+async def test_a_store_that_never_answers_is_unavailable() -> None:
+    storage = Storage(_Hanging(), timeout_s=0.01)  # type: ignore[arg-type]
+    for call in (
+        storage.write_async(DIGEST, DATA),
+        storage.has_async(DIGEST),
+        storage.read_async(DIGEST),
+        storage.open_async(DIGEST),
+        storage.check_async(),
+    ):
+        with pytest.raises(Unavailable):
+            await asyncio.wait_for(call, 10)
+
+
+def test_a_bucket_that_refuses_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten retries over three minutes, the library's own, would hold a worker's thread."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "x")
+    storage, began_s = open_storage(Settings(storage_url="s3://bucket")), time.monotonic()
+    with pytest.raises(Unavailable) as caught:
+        storage.read(DIGEST)
+    assert time.monotonic() - began_s < 15
+    assert "builder error" not in str(caught.value.__cause__)  # http:// is allowed as the environment says

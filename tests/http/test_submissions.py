@@ -136,3 +136,11 @@ async def test_nothing_is_written_for_a_refused_submission(service: Service) -> 
         lambda tx: [*tx.session.exec(select(Job.job_id)), *tx.session.exec(select(Image.image_id))]
     )
     assert found == []
+
+
+async def test_options_that_are_no_object_are_422_beside_query_parameters_too(service: Service) -> None:
+    for options in ("[1, 2]", '"fast"', "0"):
+        for params in ({}, {"detail_level": "fast"}):
+            request = {"files": {"file": ("a.png", png())}, "data": {"options": options}, "params": params}
+            response = await send(service, ONE, **request)
+            assert (response.status_code, response.json()["code"]) == (422, "invalid_options"), (options, params)

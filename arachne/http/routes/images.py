@@ -5,22 +5,26 @@ import json
 import re
 from urllib.parse import quote
 
+import anyio.to_thread
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
+from arachne.bodies import StoredJson
 from arachne.database import Transaction
 from arachne.errors import Gone, NotFinished, NotFound
 from arachne.formats import MEDIA_TYPES, NEEDS_ORIGINAL, RenderRequest
 from arachne.http import bodies
-from arachne.http.answers import to_json
+from arachne.http.answers import to_spliced_json
 from arachne.http.exchange import caller_of
 from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
+from arachne.http.splicing import dump
+from arachne.jobs.originals import require_original
 from arachne.jobs.views import find_image, load_results, show_image
 from arachne.schemas.job import ImageView
 from arachne.schemas.queries import ResultQuery
 from arachne.schemas.result import Result
-from arachne.schemas.tables import Image
+from arachne.schemas.tables import Image, Job
 
 _OPEN = ("fetching", "queued", "parked", "running")
 _DOCUMENTS = tuple(kind for name, kind in MEDIA_TYPES.items() if name != "json")
@@ -33,30 +37,40 @@ async def show_one(request: Request, parts: Parts) -> Response:
     job_id, index = request.path_params["job_id"], request.path_params["index"]
     account_id = caller_of(request).account_id
     shown = await parts.database.run(show_image, account_id, job_id, index, base_url=parts.settings.base_url)
-    return to_json(shown)
+    return await to_spliced_json(shown)
 
 
 async def show_result(request: Request, parts: Parts) -> Response:
     """The result in the form that is asked for."""
     query = bodies.read_query(request.query_params, ResultQuery)
     account_id = caller_of(request).account_id
-    image, result = await parts.database.run(
+    job, image, result = await parts.database.run(
         _load, account_id, request.path_params["job_id"], request.path_params["index"]
     )
-    shown = _page(result, query.page)
+    body = await anyio.to_thread.run_sync(_write, result, query)
+    if query.format not in {"json", "md", "txt"}:
+        body = await _render(parts, job, image, body, query)
+    return _attach(Response(body, media_type=MEDIA_TYPES[query.format]), f"{_stem(image)}.{query.format}")
+
+
+def _write(result: StoredJson, query: ResultQuery) -> bytes:
+    """The result or one page of it as JSON or text; all of it as JSON for the formats that are rendered from it.
+
+    Raises:
+        NotFound: the image has no such page.
+    """
+    body = result.read()
+    if query.page is None and query.format not in {"md", "txt"}:
+        return body
+    shown = _page(json.loads(body), query.page)
     if query.format == "json":
-        response = to_json(shown)
-    elif query.format in {"md", "txt"}:
-        text = shown["markdown"] if query.format == "md" else shown["text"]
-        body = str(text or "").encode("utf-8", "replace")
-        response = Response(body, media_type=MEDIA_TYPES[query.format])
-    else:
-        body = await _render(parts, image, result, query)
-        response = Response(body, media_type=MEDIA_TYPES[query.format])
-    return _attach(response, f"{_stem(image)}.{query.format}")
+        return dump(shown).encode("utf-8", "replace")
+    if query.format in {"md", "txt"}:
+        return str(shown["markdown" if query.format == "md" else "text"] or "").encode("utf-8", "replace")
+    return body
 
 
-async def _render(parts: Parts, image: Image, result: dict[str, object], query: ResultQuery) -> bytes:
+async def _render(parts: Parts, job: Job, image: Image, result_json: bytes, query: ResultQuery) -> bytes:
     """The document, made in a subprocess.
 
     Raises:
@@ -68,37 +82,36 @@ async def _render(parts: Parts, image: Image, result: dict[str, object], query: 
     request = RenderRequest(
         query.format, query.page, image.name or _stem(image), settings.max_image_pixels, settings.max_frames
     )
-    original = b""
-    if query.format in NEEDS_ORIGINAL:
-        if image.sha256 is None:
-            raise Gone("The original is no longer kept, and this format needs it.")
-        original = await parts.storage.read_async(image.sha256)
-    made = await asyncio.to_thread(lambda: parts.renderer.schedule(json.dumps(result).encode(), original, request))
+    async with parts.storing:
+        original = b""
+        if query.format in NEEDS_ORIGINAL:
+            original = await parts.storage.read_async(require_original(job, image, settings))
+        made = await asyncio.to_thread(parts.renderer.schedule, result_json, original, request)
     return await asyncio.wrap_future(made)
 
 
 async def show_original(request: Request, parts: Parts) -> Response:
     """The stored bytes, as an attachment of the type they were found to be."""
     account_id = caller_of(request).account_id
-    _, image = await parts.database.run(
+    job, image = await parts.database.run(
         find_image, account_id, request.path_params["job_id"], request.path_params["index"]
     )
-    if image.sha256 is None or image.format is None:
-        raise Gone("The original is not kept: it was no image.")
-    data = await parts.storage.read_async(image.sha256)
-    return _attach(Response(data, media_type=f"image/{image.format}"), f"{_stem(image)}.{image.format}")
+    original = await parts.storage.open_async(require_original(job, image, parts.settings))
+    response = StreamingResponse(original.chunks, media_type=f"image/{image.format}")
+    response.headers["Content-Length"] = str(original.size_bytes)
+    return _attach(response, f"{_stem(image)}.{image.format}")
 
 
-def _load(transaction: Transaction, account_id: str, job_id: str, index: str) -> tuple[Image, dict[str, object]]:
+def _load(transaction: Transaction, account_id: str, job_id: str, index: str) -> tuple[Job, Image, StoredJson]:
     job, image = find_image(transaction, account_id, job_id, index)
     if image.state in _OPEN:
         raise NotFinished("The image is not read yet. Wait for the job's webhook, or poll it with ?wait.")
     if image.state != "completed":
         raise NotFound(f"The image has no result: it is {image.state}.")
     result = load_results(transaction, [image]).get(image.result_id or "")
-    if not isinstance(result, dict):
+    if result is None:
         raise Gone(f"The result of job {job.job_id} is no longer kept.")
-    return image, result
+    return job, image, result
 
 
 def _page(result: dict[str, object], page: int | None) -> dict[str, object]:

@@ -6,7 +6,7 @@ from starlette.responses import Response
 from arachne.cursors import decode_cursor
 from arachne.errors import MalformedRequest
 from arachne.http import bodies
-from arachne.http.answers import answer_poll, to_json
+from arachne.http.answers import answer_poll, to_json, to_spliced_json
 from arachne.http.exchange import caller_of
 from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
@@ -52,7 +52,8 @@ async def cancel_one(request: Request, parts: Parts) -> Response:
     await parts.database.run(find_job, account_id, job_id)
     if await cancel(parts.database, job_id, parts.settings):
         parts.waker.wake_webhooks()
-    return to_json(await parts.database.run(show_job, account_id, job_id, base_url=parts.settings.base_url))
+    shown = await parts.database.run(show_job, account_id, job_id, base_url=parts.settings.base_url)
+    return await to_spliced_json(shown)
 
 
 def _after_index(cursor: str | None) -> int | None:

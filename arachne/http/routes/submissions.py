@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from arachne.bodies import StoredJson
 from arachne.database import Transaction
 from arachne.errors import InvalidOptions, Unavailable
 from arachne.http import bodies
@@ -102,7 +103,7 @@ async def _accept(
     return job, shown
 
 
-def _make(transaction: Transaction, new: NewJob, parts: Parts, nearby: Mapping[bytes, object]) -> Made:
+def _make(transaction: Transaction, new: NewJob, parts: Parts, nearby: Mapping[bytes, StoredJson]) -> Made:
     submitted = submit(transaction, new, parts.settings, parts.box)
     if not submitted.finished:
         return submitted, None
@@ -158,8 +159,10 @@ def _add_query_options(request: Request, intake: Intake, *, single: bool) -> Non
         return
     if not single or bodies.media_type(request.headers) != FORM:
         raise InvalidOptions("Only the upload of a single image takes options as query parameters.")
-    given = intake.terms.get("options") or {}
-    options: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    given = intake.terms.get("options")
+    if given is not None and not isinstance(given, dict):
+        raise InvalidOptions("The options are no JSON object.", errors=[{"loc": ["options"], "msg": "no object"}])
+    options: dict[str, Any] = dict(given or {})
     for name in dict.fromkeys(query):
         values = query.getlist(name)
         if name in options or name not in Options.model_fields or (len(values) > 1 and name not in _LISTS):
