@@ -25,6 +25,8 @@ class PatientScheduler(Scheduler):  # type: ignore[misc]  # published without ty
             super().send_actors(actors, now)
         except UNSENT as error:
             log.warning("Redis takes no periodic messages, workers look by themselves meanwhile: %s", error)
+        except Exception:
+            log.exception("periodic messages can't be sent; workers look by themselves meanwhile")
 
 
 def run(settings: Settings) -> None:

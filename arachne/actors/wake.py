@@ -87,15 +87,22 @@ class Waker:
             for name in sorted(names):
                 _send(self._broker, name)
         except UNSENT as error:
-            with self._lock:
-                self._wanted |= names
             if not self._break_s:
                 log.warning("Redis takes no wake-ups, workers look by themselves meanwhile: %s", error)
-            self._break_s = min(max(MIN_BREAK_S, 2 * self._break_s), MAX_BREAK_S)
+            self._keep(names)
+        except Exception:
+            log.exception("wake-ups can't be sent; workers look by themselves meanwhile")
+            self._keep(names)
         else:
             if self._break_s:
                 log.info("Redis takes wake-ups again")
             self._break_s = 0.0
+
+    def _keep(self, names: set[str]) -> None:
+        """The wish stays, and is tried again after a while."""
+        with self._lock:
+            self._wanted |= names
+        self._break_s = min(max(MIN_BREAK_S, 2 * self._break_s), MAX_BREAK_S)
 
 
 def _send(broker: StallProofBroker, name: str) -> None:

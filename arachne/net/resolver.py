@@ -4,12 +4,16 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from weakref import WeakKeyDictionary
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from arachne.net.policy import EgressPolicy
 
 Lookup = Callable[[str, int], list[str]]
+MAX_LOOKUPS = 512  # twice the deliveries in flight: a hanging lookup outlives the request that wanted it
+_free: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
 def look_up(host: str, port: int) -> list[str]:
@@ -25,7 +29,8 @@ def look_up(host: str, port: int) -> list[str]:
 class GuardedResolver(AbstractResolver):
     """Resolves through `lookup` and lets an answer through only if every address in it may be called.
 
-    Each lookup has a daemon thread of its own: in a shared pool, names that hang would hold up those that answer.
+    Each lookup has a daemon thread of its own: in a shared pool, names that hang would hold up those that answer. They
+    are bounded all the same, by MAX_LOOKUPS a loop: further ones wait.
     """
 
     def __init__(self, policy: EgressPolicy, lookup: Lookup = look_up) -> None:
@@ -63,9 +68,12 @@ def _answer(host: str, address: str, port: int) -> ResolveResult:
 
 async def _in_thread(lookup: Lookup, host: str, port: int) -> list[str]:
     loop = asyncio.get_running_loop()
+    free = _free.setdefault(loop, asyncio.Semaphore(MAX_LOOKUPS))
+    await free.acquire()
     future: asyncio.Future[list[str]] = loop.create_future()
 
-    def settle(addresses: list[str] | None, error: OSError | None) -> None:
+    def settle(addresses: list[str] | None, error: Exception | None) -> None:
+        free.release()  # only now is the thread at its end, however long ago its caller gave up
         if future.done():  # cancelled meanwhile
             return
         if error is not None:
@@ -73,17 +81,29 @@ async def _in_thread(lookup: Lookup, host: str, port: int) -> list[str]:
         else:
             future.set_result(addresses or [])
 
-    def run() -> None:
-        addresses: list[str] | None = None
-        failure: OSError | None = None
-        try:
-            addresses = lookup(host, port)
-        except UnicodeError:
-            failure = socket.gaierror(socket.EAI_NONAME, "the name can't be asked for")
-        except OSError as error:
-            failure = error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, addresses, failure)
-
-    threading.Thread(target=run, name=f"resolve-{host}", daemon=True).start()
+    thread = threading.Thread(target=_run, args=(lookup, host, port, loop, settle), name=f"resolve-{host}", daemon=True)
+    try:
+        thread.start()
+    except BaseException:
+        free.release()
+        raise
     return await future
+
+
+def _run(
+    lookup: Lookup,
+    host: str,
+    port: int,
+    loop: asyncio.AbstractEventLoop,
+    settle: Callable[[list[str] | None, Exception | None], None],
+) -> None:
+    addresses: list[str] | None = None
+    failure: Exception | None = None
+    try:
+        addresses = lookup(host, port)
+    except UnicodeError:
+        failure = socket.gaierror(socket.EAI_NONAME, "the name can't be asked for")
+    except Exception as error:  # whatever it is, the caller waits for it
+        failure = error
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(settle, addresses, failure)

@@ -12,6 +12,7 @@ from arachne.actors.broker import make_broker
 from arachne.actors.maintenance import SCHEDULE, Housekeeping, declare_maintenance
 from arachne.actors.residence import working
 from arachne.actors.schedule import PatientScheduler
+from arachne.errors import Unavailable
 from arachne.settings import Settings
 
 
@@ -61,17 +62,26 @@ def test_late_periodic_message_is_dropped(broker, service) -> None:
     assert done == []
 
 
-def test_scheduler_outlives_redis(broker, monkeypatch, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ConnectionClosed("gone"), "Redis takes no periodic messages"),
+        (ValueError("nobody thought of this"), "periodic messages can't be sent"),
+    ],
+)
+def test_scheduler_outlives_redis(
+    broker, monkeypatch, caplog: pytest.LogCaptureFixture, error: Exception, line: str
+) -> None:
     """A message that can't be sent is missed, with a line that says so."""
     actors = declare_maintenance(broker, None)
 
     def refuse(*_: object, **__: object) -> None:
-        raise ConnectionClosed("gone")
+        raise error
 
     monkeypatch.setattr(broker, "enqueue", refuse)
     with caplog.at_level(logging.WARNING):
         PatientScheduler(actors=actors).send_actors(actors, now=pendulum.now())
-    assert "Redis takes no periodic messages" in caplog.text
+    assert line in caplog.text
 
 
 def test_housekeeping_is_safe_to_repeat(service) -> None:
@@ -193,3 +203,22 @@ def test_keys_and_tokens_are_forgotten(service) -> None:
     Housekeeping(service.database, service.settings, service.storage).forget()
     assert service.scalar("SELECT string_agg(key, ' ') FROM idempotency_key") == "new"
     assert service.scalar("SELECT string_agg(jti, ' ') FROM revoked_token") == "new"
+
+
+def test_a_step_that_fails_keeps_no_other_back(service, caplog: pytest.LogCaptureFixture) -> None:
+    """With the store away results and events still go; what failed is logged."""
+    settings = service.settings
+    finish(service, "old", age_s=settings.original_retention_s + 60)
+    service.scalar("UPDATE blob SET stored_at = now() - interval '90 days' RETURNING 1")
+    service.scalar(
+        "INSERT INTO webhook_message (message_id, account_id, type, body, created_at) "
+        f"VALUES ('msg_1', '{service.account_id}', 'webhook.test', '', now() - interval '90 days') RETURNING 1"
+    )
+
+    class Store:
+        def delete(self, digest: str) -> None:
+            raise Unavailable(f"no {digest}")
+
+    Housekeeping(service.database, settings, Store()).retain()  # type: ignore[arg-type]
+    assert "is left to the next time" in caplog.text
+    assert service.scalar("SELECT count(*) FROM webhook_message") == 0

@@ -5,6 +5,7 @@ import time
 from threading import Thread
 
 import pytest
+from dramatiq.errors import ConnectionClosed
 
 from arachne.actors.broker import make_broker
 from arachne.actors.wake import ENOUGH, Waker
@@ -81,17 +82,18 @@ def test_redis_down_blocks_nobody(settings: Settings, make_waker, how: str) -> N
     assert waker._wanted == {"wake_gpu"} or waker._thread.is_alive()
 
 
-def test_wish_outlives_an_outage(settings: Settings, make_waker, waiting, eventually, monkeypatch) -> None:
-    """When Redis comes back, what was wanted meanwhile is sent without being asked for again."""
+@pytest.mark.parametrize("error", [ConnectionClosed("gone"), ValueError("nobody thought of this")])
+def test_wish_outlives_an_outage(
+    settings: Settings, make_waker, waiting, eventually, monkeypatch, *, error: Exception
+) -> None:
+    """When Redis comes back, what was wanted meanwhile is sent without being asked for again, whatever went wrong."""
     waker = make_waker(settings)
     broker = waker._broker
     enqueue, failed = type(broker).enqueue, []
 
     def fail(*args: object, **kwargs: object) -> object:
-        from dramatiq.errors import ConnectionClosed
-
         failed.append(1)
-        raise ConnectionClosed("gone")
+        raise error
 
     monkeypatch.setattr("arachne.actors.wake.MIN_BREAK_S", 0.05)
     monkeypatch.setattr(type(broker), "enqueue", fail)

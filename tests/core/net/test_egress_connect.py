@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from aiohttp.test_utils import TestServer
 from arachne.errors import EgressBlocked, InvalidUrl
 from arachne.net.client import guarded_session, open_exchange, read_bounded
 from arachne.net.policy import EgressPolicy
+from arachne.net.resolver import GuardedResolver
 from arachne.net.urls import check_url
 
 OPEN = {"allow_http": True}
@@ -244,3 +246,40 @@ async def test_hanging_names_hold_up_nobody() -> None:
             release.set()
             for task in hanging:
                 (await task).close()
+
+
+async def test_lookups_are_bounded_by_those_still_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lookup whose caller gave up keeps its place until its thread ends; then a waiting one has its turn."""
+    monkeypatch.setattr("arachne.net.resolver.MAX_LOOKUPS", 2)
+    release, running, loop = asyncio.Event(), [], asyncio.get_running_loop()
+
+    def lookup(host: str, _port: int) -> list[str]:
+        running.append(host)
+        asyncio.run_coroutine_threadsafe(release.wait(), loop).result(10)
+        return ["127.0.0.1"]
+
+    resolver = GuardedResolver(EgressPolicy.build(["127.0.0.0/8"], **OPEN), lookup)
+    tasks = [asyncio.create_task(resolver.resolve(f"h{n}.example.com", 80)) for n in range(3)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    tasks[0].cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert sum(thread.name.startswith("resolve-h") for thread in threading.enumerate()) == 2
+    release.set()
+    [found] = await tasks[2]
+    assert found["host"] == "127.0.0.1"
+    assert sorted(running) == ["h0.example.com", "h1.example.com", "h2.example.com"]
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
+
+
+async def test_a_lookup_that_fails_oddly_is_no_hang() -> None:
+    """Whatever a lookup raises reaches its caller."""
+
+    def lookup(_host: str, _port: int) -> list[str]:
+        raise ValueError("nobody thought of this")
+
+    async with asyncio.timeout(5):
+        with pytest.raises(ValueError, match="nobody"):
+            await GuardedResolver(EgressPolicy.build(), lookup).resolve("h.example.com", 80)
