@@ -213,31 +213,29 @@ def _boxes(data: Buffer, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _heif(data: Buffer) -> Size:
-    sizes, hidden, items = list[tuple[int, int]](), 0, 0
-    for kind, start, end in _boxes(data, 0, len(data)):
-        if kind != b"meta":
-            continue
-        for inner, first, last in _boxes(data, start + 4, end):
-            if inner == b"iprp":
-                sizes = [struct.unpack_from(">II", data, s + 4) for s in _spatial_extents(data, first, last)]
-            elif inner == b"iinf":
-                items = _count_pictures(data, first, last)
-            elif inner == b"iref":
-                hidden = _count_derived_sources(data, first, last)
+    meta = _first_of_each(data, 0, len(data)).get(b"meta")
+    parts = {} if meta is None else _first_of_each(data, meta[0] + 4, meta[1])
+    extents = _spatial_extents(data, *parts[b"iprp"]) if b"iprp" in parts else []
+    sizes = [struct.unpack_from(">II", data, start + 4) for start in extents]
+    items = _count_pictures(data, *parts[b"iinf"]) if b"iinf" in parts else 0
+    hidden = _count_derived_sources(data, *parts[b"iref"]) if b"iref" in parts else 0
     if not sizes:
         raise ValueError("no spatial extents")
     width, height = max(sizes, key=lambda size: size[0] * size[1])
     return Size(width, height, max(1, items - hidden))
 
 
+def _first_of_each(data: Buffer, at: int, end: int) -> dict[bytes, tuple[int, int]]:
+    """First byte and end of the first box of each kind: the kinds looked for come once, more only cost time."""
+    found: dict[bytes, tuple[int, int]] = {}
+    for kind, start, stop in _boxes(data, at, end):
+        found.setdefault(kind, (start, stop))
+    return found
+
+
 def _spatial_extents(data: Buffer, first: int, last: int) -> list[int]:
-    return [
-        start
-        for kind, at, end in _boxes(data, first, last)
-        if kind == b"ipco"
-        for inner, start, _ in _boxes(data, at, end)
-        if inner == b"ispe"
-    ]
+    shared = _first_of_each(data, first, last).get(b"ipco", (last, last))
+    return [start for kind, start, _ in _boxes(data, *shared) if kind == b"ispe"]
 
 
 def _count_pictures(data: Buffer, first: int, last: int) -> int:
@@ -250,7 +248,7 @@ def _count_pictures(data: Buffer, first: int, last: int) -> int:
 def _count_derived_sources(data: Buffer, first: int, last: int) -> int:
     """Pictures that are thumbnails, masks or tiles of others."""
     id_form = ">I" if data[first] else ">H"
-    hidden = set[int]()
+    hidden, steps = set[int](), 0
     for kind, at, end in _boxes(data, first + 4, last):
         source = struct.unpack_from(id_form, data, at)[0]
         if kind in {b"thmb", b"auxl"}:
@@ -258,6 +256,9 @@ def _count_derived_sources(data: Buffer, first: int, last: int) -> int:
         elif kind == b"dimg":
             step = struct.calcsize(id_form)
             targets = range(at + step + 2, end - step + 1, step)
+            steps += len(targets)
+            if steps > MAX_STEPS:
+                raise ValueError("too many references between its pictures")
             hidden.update(struct.unpack_from(id_form, data, target)[0] for target in targets)
     return len(hidden)
 

@@ -3,6 +3,7 @@
 import io
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from arachne import headers
 from arachne.errors import ImageTooLarge, TooManyFrames, UnsupportedImage
 from arachne.images import ImageHeader, admit, sniff
 
@@ -63,6 +65,33 @@ def test_heic_is_told_from_avif() -> None:
     meta = box(b"meta", bytes(4) + box(b"iprp", box(b"ipco", size)))
     assert sniff(box(b"ftyp", b"heic" + bytes(4) + b"mif1") + meta) == ImageHeader("heic", 640, 480, 1)
     assert sniff(box(b"ftyp", b"mif1" + bytes(4) + b"avif") + meta).format == "avif"
+
+
+def test_heic_with_endless_references_or_boxes_is_told_in_bounded_steps() -> None:
+    """20 MB of tile references, or of boxes within boxes, must not hold a thread of the API for seconds."""
+
+    def box(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", 8 + len(body)) + kind + body
+
+    start = box(b"ftyp", b"heic" + bytes(4) + b"mif1")
+    properties = box(b"iprp", box(b"ipco", box(b"ispe", struct.pack(">III", 0, 640, 480))))
+    tiles = box(b"iref", bytes(4) + box(b"dimg", bytes(2) + b"\xff\xff" + bytes(range(256)) * 4000))
+    with pytest.raises(UnsupportedImage, match="references"):
+        sniff(start + box(b"meta", bytes(4) + properties + tiles))
+    empty = box(b"free", b"") * 4096
+    steps, boxes = 0, headers._boxes
+
+    def counted(*given: object) -> Iterator[tuple[bytes, int, int]]:
+        nonlocal steps
+        for found in boxes(*given):  # type: ignore[arg-type]
+            steps += 1
+            yield found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(headers, "_boxes", counted)
+        many = box(b"meta", bytes(4) + properties + (box(b"iref", bytes(4) + empty) + box(b"iprp", empty)) * 40)
+        assert sniff(start + many + many) == ImageHeader("heic", 640, 480, 1)
+    assert steps < 6 * 4096
 
 
 def test_a_png_of_only_a_header_passes() -> None:
