@@ -14,7 +14,7 @@ from arachne.stages import pillow
 from arachne.stages.arrays import Rgb
 
 _LOSSY = {"jpeg", "heic", "avif"}
-_QUALITY = 90
+_QUALITY = 95
 
 
 @dataclass(frozen=True)
