@@ -19,7 +19,7 @@ from arachne import languages
 from arachne.actors.pool import PoolLostError, StagePool, judge
 from arachne.actors.render_pool import RenderPool
 from arachne.actors.second_reader import second_reader
-from arachne.actors.stage_process import THREAD_LIMITS
+from arachne.actors.stage_process import THREAD_LIMITS, Read
 from arachne.bodies import Reading, decompress
 from arachne.cli.extract_inputs import Input
 from arachne.cli.extract_output import Sink
@@ -92,8 +92,10 @@ class _Run:
         self._tries: dict[int, int] = {}
         self._reading: set[int] = set()
         self._second = ExitStack()
-        ask = self._second.enter_context(second_reader())
-        self._pool = StagePool(partial(read_image, second=ask), settings)
+        read: Read = read_image
+        if request.options.detail_level != "fast":
+            read = partial(read_image, second=self._second.enter_context(second_reader()))
+        self._pool = StagePool(read, settings)
         self._renderer = RenderPool(settings, max_pending=self._slots)
 
     def documents(self) -> Iterator[tuple[int, bytes | ArachneError]]:
