@@ -1,4 +1,7 @@
-"""The ledger: what each finished image costs, written once an image at the price of its account's plan."""
+"""The ledger: what each finished image costs, written once an image at the price of its account's plan.
+
+An image counts as the `units` on its row: what its result says, or before it has one what its header says.
+"""
 
 from collections.abc import Sequence
 
@@ -10,10 +13,10 @@ from arachne.ids import new_id
 # A cached image has a price of its own; a degraded one is charged without the VLM it did not get.
 _CHARGE = text("""
 INSERT INTO usage_entry (entry_id, account_id, subject, job_id, image_id, cached, degraded, model_version,
-                         cpu_s, gpu_s, size_bytes, amount, currency)
+                         units, cpu_s, gpu_s, size_bytes, amount, currency)
 SELECT charged.entry_id, job.account_id, job.subject, job.job_id, image.image_id, image.cached, image.degraded,
-       coalesce(image.model_version, 'none'), :cpu_s, :gpu_s, coalesce(image.size_bytes, 0),
-       :units * CASE WHEN image.cached THEN plan.price_cached
+       coalesce(image.model_version, 'none'), image.units, :cpu_s, :gpu_s, coalesce(image.size_bytes, 0),
+       image.units * CASE WHEN image.cached THEN plan.price_cached
                      WHEN image.degraded OR coalesce(image.model_version, 'none') = 'none' THEN plan.price_image
                      ELSE plan.price_image + plan.price_vlm END,
        plan.currency
@@ -25,19 +28,16 @@ ON CONFLICT (image_id) DO NOTHING
 """)
 
 
-def charge(
-    transaction: Transaction, image_ids: Sequence[str], *, units: int = 1, cpu_s: float = 0.0, gpu_s: float = 0.0
-) -> None:
+def charge(transaction: Transaction, image_ids: Sequence[str], *, cpu_s: float = 0.0, gpu_s: float = 0.0) -> None:
     """The completed ones of these images are in the ledger; those that were there already stay as they are.
 
-    `units` is what each counts as: its frames, where all were read. Seconds are of processor and GPU time.
+    Seconds are of processor and GPU time.
     """
     transaction.session.execute(
         _CHARGE,
         {
             "entry_ids": [new_id("use") for _ in image_ids],
             "image_ids": list(image_ids),
-            "units": units,
             "cpu_s": cpu_s,
             "gpu_s": gpu_s,
         },

@@ -13,8 +13,8 @@ _KEYS: dict[Grouping, str] = {
     "model": "model_version",
 }
 _SUMS = """
-SELECT {key} AS key, count(*) AS images, count(*) FILTER (WHERE cached) AS cached,
-       count(*) FILTER (WHERE degraded) AS degraded,
+SELECT {key} AS key, sum(units) AS images, coalesce(sum(units) FILTER (WHERE cached), 0) AS cached,
+       coalesce(sum(units) FILTER (WHERE degraded), 0) AS degraded,
        round(coalesce(sum(gpu_s), 0)::numeric, 3) AS gpu_seconds,
        round(coalesce(sum(cpu_s), 0)::numeric, 3) AS cpu_seconds,
        coalesce(sum(size_bytes), 0) AS bytes, coalesce(sum(amount), 0) AS amount

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import dramatiq
@@ -11,12 +12,15 @@ from dramatiq import Actor, Broker
 from periodiq import cron
 
 from arachne.actors.broker import MAINTENANCE
+from arachne.cache import open_cache
 from arachne.database import Database
+from arachne.errors import Unavailable
 from arachne.jobs import retention
 from arachne.jobs.reconcile import reconcile
 from arachne.partitions import drop_partitions, ensure_partitions
 from arachne.settings import Settings
 from arachne.storage import Storage
+from arachne.webhooks.retention import drop_unused_endpoints
 
 log = logging.getLogger(__name__)
 
@@ -45,30 +49,53 @@ class Housekeeping:
 
     def partitions(self) -> None:
         """Make the days' partitions of the logs ahead, and drop those past keeping."""
-        today = datetime.now(UTC).date()
-        self.database.run(ensure_partitions)
+        run, today = self.database.run, datetime.now(UTC).date()
         kept = {"webhook_attempt": timedelta(seconds=self.settings.event_retention_s),
                 "api_usage_log": timedelta(days=USAGE_LOG_KEPT_DAYS)}  # fmt: skip
-        for table, age in kept.items():
-            self.database.run(drop_partitions, table, before=today - age)
+        self._each(
+            lambda: run(ensure_partitions),
+            *(partial(run, drop_partitions, table, before=today - age) for table, age in kept.items()),
+        )
 
     def forget(self) -> None:
         """Forget idempotency keys and revoked tokens whose time is over."""
-        self._in_batches(lambda: self.database.run(retention.forget_keys))
+        self._each(lambda: self._in_batches(lambda: self.database.run(retention.forget_keys)))
 
     def retain(self) -> None:
-        """Drop results, originals, events and tombstones past their keeping."""
-        database, settings = self.database, self.settings
-        self._in_batches(lambda: database.run(retention.expire_jobs))
-        self._in_batches(lambda: database.run(retention.drop_results, settings))
-        self._in_batches(lambda: database.run(retention.sweep_originals, self.storage, settings))
-        self._in_batches(lambda: database.run(retention.drop_events, settings))
-        self._in_batches(lambda: database.run(retention.bury_jobs, settings))
+        """Drop results, originals, events, tombstones and unused endpoints past their keeping."""
+        run, database, settings = self.database.run, self.database, self.settings
+        batches: list[Callable[[], int]] = [
+            lambda: run(retention.expire_jobs),
+            lambda: run(retention.drop_results, settings),
+            lambda: retention.sweep_originals(database, self.storage, settings),
+            lambda: run(retention.drop_events, settings),
+            lambda: run(retention.bury_jobs, settings),
+            lambda: run(lambda transaction: drop_unused_endpoints(transaction.session, retention.BATCH)),
+        ]
+        self._each(*(partial(self._in_batches, step) for step in batches), self._prune_cache)
+
+    def _prune_cache(self) -> None:
+        """This machine's cache file keeps within its age and size, though nobody may be writing to it."""
+        cache = open_cache(self.settings)
+        try:
+            cache.prune()
+        finally:
+            cache.close()
 
     def _in_batches(self, step: Callable[[], int]) -> None:
         for _ in range(MAX_BATCHES):
             if not step():
                 return
+
+    def _each(self, *steps: Callable[[], object]) -> None:
+        """Every step is taken, whatever becomes of the others; what failed is logged and comes again next time."""
+        for step in steps:
+            try:
+                step()
+            except Unavailable as error:
+                log.warning("a step of housekeeping is left to the next time: %s", error.message)
+            except Exception:
+                log.exception("a step of housekeeping failed; it is tried again next time")
 
 
 def declare_maintenance(broker: Broker, work: Housekeeping | None) -> list[Actor[[], None]]:

@@ -11,13 +11,13 @@ from arachne.ids import new_id
 from arachne.versions import CacheKey
 
 _LOOKUP = text("""
-SELECT cache_key, result_id, model_version FROM image_result WHERE cache_key = ANY(CAST(:keys AS bytea[]))
+SELECT cache_key, result_id, model_version, units FROM image_result WHERE cache_key = ANY(CAST(:keys AS bytea[]))
 """)
 _FREE_KEY = text("UPDATE image_result SET cache_key = NULL WHERE cache_key = :key")
 _INSERT = text("""
 INSERT INTO image_result
-    (result_id, account_id, cache_key, sha256, model_version, pipeline_version, options_hash, body)
-VALUES (:result_id, :account_id, :key, :sha256, :model_version, :pipeline_version, :options_hash, :body)
+    (result_id, account_id, cache_key, sha256, model_version, pipeline_version, options_hash, units, body)
+VALUES (:result_id, :account_id, :key, :sha256, :model_version, :pipeline_version, :options_hash, :units, :body)
 ON CONFLICT (cache_key) DO NOTHING RETURNING result_id
 """)
 _BODY = text("SELECT body FROM image_result WHERE result_id = :result_id")
@@ -26,11 +26,12 @@ _HOLD = text("SELECT 1 FROM image_result WHERE result_id = :result_id FOR KEY SH
 
 @dataclass(frozen=True, slots=True)
 class CachedResult:
-    """A complete result that answers a key."""
+    """A complete result that answers a key; an image it answers counts as `units`."""
 
     result_id: str
     model_version: str
     degraded: bool = False
+    units: int = 1
 
 
 def lookup(transaction: Transaction, keys: Collection[bytes]) -> dict[bytes, CachedResult]:
@@ -38,11 +39,18 @@ def lookup(transaction: Transaction, keys: Collection[bytes]) -> dict[bytes, Cac
     if not keys:
         return {}
     rows = transaction.session.execute(_LOOKUP, {"keys": sorted(keys)})
-    return {bytes(row.cache_key): CachedResult(row.result_id, row.model_version) for row in rows}
+    return {bytes(row.cache_key): CachedResult(row.result_id, row.model_version, units=row.units) for row in rows}
 
 
 def insert_result(
-    transaction: Transaction, *, account_id: str, key: CacheKey, body: bytes, model_version: str, reusable: bool
+    transaction: Transaction,
+    *,
+    account_id: str,
+    key: CacheKey,
+    body: bytes,
+    model_version: str,
+    reusable: bool,
+    units: int = 1,
 ) -> str:
     """Id of the new result with the compressed `body`; where `reusable`, it takes its key over from an older one."""
     row = {
@@ -53,6 +61,7 @@ def insert_result(
         "model_version": model_version,
         "pipeline_version": key.pipeline_version,
         "options_hash": key.options_hash,
+        "units": units,
         "body": body,
     }
     session = transaction.session

@@ -16,7 +16,7 @@ from arachne.http.throttle import throttle
 from arachne.images import admit
 from arachne.jobs.publications import Published, published
 from arachne.jobs.queue import Room, check_room
-from arachne.jobs.submit import NewImage, NewWebhook, find_hits, touch_blobs
+from arachne.jobs.submit import NewImage, NewWebhook, find_hits, reserve_blobs
 from arachne.net.policy import webhook_policy
 from arachne.net.registration import check_destination
 from arachne.reading import cache_key, settle_options
@@ -162,4 +162,4 @@ def _make_room(transaction: Transaction, account_id: str, images: list[NewImage]
     accepted = [image for image in images if image.error is None]
     waiting = sum(1 for image in accepted if image.key is None or image.key.digest not in hits)
     check_room(transaction, account_id, Room(waiting, sum(image.units for image in accepted)), settings)
-    return touch_blobs(transaction, [image.sha256 for image in accepted if image.sha256])
+    return reserve_blobs(transaction, accepted)

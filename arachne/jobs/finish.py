@@ -22,7 +22,7 @@ SELECT 1 FROM image WHERE image_id = :image_id AND claim_id = :claim_id AND stat
 """)
 _COMPLETE = text("""
 UPDATE image SET state = 'completed', finished_at = now(), result_id = :result_id, model_version = :model_version,
-                 cached = :cached, degraded = :degraded, attempts = attempts + :handed_over
+                 units = :units, cached = :cached, degraded = :degraded, attempts = attempts + :handed_over
 WHERE image_id = :image_id
 """)
 _FAIL = text("""
@@ -58,18 +58,19 @@ def finish_completed(transaction: Transaction, claimed: Claimed, reading: Readin
         body=reading.body,
         model_version=reading.model_version,
         reusable=is_reusable(claimed, reading),
+        units=reading.pages,
     )
     return _complete(transaction, claimed, result_id, reading, settings, cached=False)
 
 
-def finish_cached(transaction: Transaction, claimed: Claimed, settings: Settings, *, pages: int = 1) -> Finish:
+def finish_cached(transaction: Transaction, claimed: Claimed, settings: Settings) -> Finish:
     """The image is `completed` with its cached result; back in the queue, if that was erased meanwhile."""
     assert claimed.hit is not None
     if not _hold(transaction, claimed):
         return LOST
     if not hold_result(transaction, claimed.hit.result_id):
         return _give_back(transaction, claimed, handed_over=0)
-    reading = Reading(b"", claimed.hit.model_version, claimed.hit.degraded, pages)
+    reading = Reading(b"", claimed.hit.model_version, claimed.hit.degraded, claimed.hit.units)
     return _complete(transaction, claimed, claimed.hit.result_id, reading, settings, cached=True)
 
 
@@ -134,13 +135,14 @@ def _complete(
             "image_id": claimed.image_id,
             "result_id": result_id,
             "model_version": reading.model_version,
+            "units": reading.pages,
             "cached": cached,
             "degraded": reading.degraded,
             "handed_over": int(not cached),
         },
     )
     end_flights(transaction, [claimed.image_id])
-    charge(transaction, [claimed.image_id], units=reading.pages, cpu_s=reading.cpu_s, gpu_s=reading.gpu_s)
+    charge(transaction, [claimed.image_id], cpu_s=reading.cpu_s, gpu_s=reading.gpu_s)
     told: list[tuple[ImageEvent, str]] = [("image.completed", claimed.image_id)]
     tally = Tally(completed=1, cached=int(cached), degraded=int(reading.degraded), events=told)
     finished = count(transaction, {claimed.job_id: tally}, settings)

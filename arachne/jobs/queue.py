@@ -7,6 +7,7 @@ from sqlalchemy import text
 
 from arachne.database import Transaction
 from arachne.errors import AccountQueueFull, QueueFull, QuotaExceeded
+from arachne.locks import lock_account
 from arachne.schemas.job import QueueView
 from arachne.settings import Settings
 
@@ -15,10 +16,16 @@ RATE_WINDOW_S = 120
 MIN_RETRY_S, MAX_RETRY_S = 5.0, 300.0
 
 # Counting stops one past the limit: a full queue is no slower to look at than an empty one.
-_DEPTH = text("SELECT count(*) FROM (SELECT 1 FROM image WHERE state = 'queued' LIMIT :limit) AS waiting")
+# Parked images wait too; each state has an index of its own.
+_DEPTH = text("""
+SELECT count(*) FROM (
+    SELECT 1 FROM image WHERE state = 'queued'
+    UNION ALL SELECT 1 FROM image WHERE state = 'parked' LIMIT :limit) AS waiting
+""")
 _ACCOUNT_DEPTH = text("""
 SELECT count(*) FROM (
-    SELECT 1 FROM image WHERE state = 'queued' AND account_id = :account_id LIMIT :limit) AS waiting
+    SELECT 1 FROM image WHERE state = 'queued' AND account_id = :account_id
+    UNION ALL SELECT 1 FROM image WHERE state = 'parked' AND account_id = :account_id LIMIT :limit) AS waiting
 """)
 _ACCOUNTS_WAITING = text("""
 WITH RECURSIVE waiting AS (
@@ -29,10 +36,17 @@ WITH RECURSIVE waiting AS (
     FROM waiting WHERE waiting.account_id IS NOT NULL)
 SELECT count(account_id) FROM waiting
 """)
+_QUOTA = text("""
+SELECT plan.monthly_images FROM account JOIN plan USING (plan_id) WHERE account.account_id = :account_id
+""")
 _USED = text("""
-SELECT plan.monthly_images AS quota,
-       (SELECT count(*) FROM usage_entry u WHERE u.account_id = account.account_id AND u.at >= :since) AS used
-FROM account JOIN plan USING (plan_id) WHERE account.account_id = :account_id AND plan.monthly_images IS NOT NULL
+SELECT coalesce(sum(units), 0) FROM usage_entry WHERE account_id = :account_id AND at >= :since
+""")
+_OPEN = text("""
+SELECT coalesce(sum(units), 0) FROM (
+    SELECT units FROM image WHERE state = 'queued' AND account_id = :account_id
+    UNION ALL SELECT units FROM image WHERE state = 'parked' AND account_id = :account_id
+    UNION ALL SELECT units FROM image WHERE state = 'running' AND account_id = :account_id) AS open
 """)
 _RATE = text("""
 SELECT count(*) FROM usage_entry
@@ -65,7 +79,7 @@ def check_room(transaction: Transaction, account_id: str, room: Room, settings: 
         AccountQueueFull: the account's own share of the queue is full.
         QueueFull: the queue is full, and the account has its fair part of it already.
     """
-    _check_quota(transaction, account_id, room.counted)
+    check_quota(transaction, account_id, room.counted)
     if not room.waiting:
         return
     limit = settings.max_queue_depth
@@ -86,6 +100,27 @@ def check_room(transaction: Transaction, account_id: str, room: Room, settings: 
         )
 
 
+def check_quota(transaction: Transaction, account_id: str, images: int) -> None:
+    """Nothing, where the plan has so many images left this month, beyond those used and those accepted and not read.
+
+    The account's other submissions wait for this transaction, so that two can't both take the last ones.
+
+    Raises:
+        QuotaExceeded: it hasn't.
+    """
+    quota = transaction.session.scalar(_QUOTA, {"account_id": account_id})
+    if quota is None:
+        return
+    lock_account(transaction, account_id)
+    since = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    used = _scalar(transaction, _USED, account_id=account_id, since=since)
+    under_way = _scalar(transaction, _OPEN, account_id=account_id)
+    if used + under_way + images > quota:
+        raise QuotaExceeded(
+            f"The plan has {quota:,} images a month; {used:,} are used and {under_way:,} accepted before this."
+        )
+
+
 def find_place(transaction: Transaction, job_id: str) -> QueueView | None:
     """Where the job's first waiting image stands among its account's; None where none waits."""
     found = transaction.session.execute(_POSITION, {"job_id": job_id}).first()
@@ -94,13 +129,6 @@ def find_place(transaction: Transaction, job_id: str) -> QueueView | None:
     per_s = _rate(transaction, found.account_id)
     eta_s = round((found.position + 1) / per_s, 1) if per_s else None
     return QueueView(position=found.position, eta_seconds=eta_s)
-
-
-def _check_quota(transaction: Transaction, account_id: str, images: int) -> None:
-    since = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    found = transaction.session.execute(_USED, {"account_id": account_id, "since": since}).first()
-    if found is not None and found.used + images > found.quota:
-        raise QuotaExceeded(f"The plan has {found.quota:,} images a month; {found.used:,} are used.")
 
 
 def _drain_s(transaction: Transaction, account_id: str, images: int) -> float:

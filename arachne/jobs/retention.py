@@ -1,13 +1,15 @@
 """What is kept no longer: each step drops a batch of what is past its time, and may be missed or repeated."""
 
+from collections.abc import Mapping
+
 from sqlalchemy import Result, TextClause, text
 
-from arachne.database import Transaction
+from arachne.database import Database, Transaction
 from arachne.settings import Settings
 from arachne.storage import Storage
 
 BATCH = 1000
-BLOB_BATCH = 50  # originals are deleted within the transaction, so that no submission counts on one that goes
+BLOB_BATCH = 50
 BLOB_GRACE_S = 3600.0
 
 _KEYS = text("""
@@ -42,13 +44,14 @@ ORDER BY created_at LIMIT :batch FOR UPDATE SKIP LOCKED
 """)
 _DROP_DELIVERIES = text("DELETE FROM webhook_delivery WHERE message_id = ANY(:message_ids)")
 _DROP_EVENTS = text("DELETE FROM webhook_message WHERE message_id = ANY(:message_ids)")
-_BLOBS = text("""
+_UNUSED = """
 SELECT sha256 FROM blob WHERE stored_at < now() - make_interval(secs => :grace_s) AND NOT EXISTS (
     SELECT 1 FROM image JOIN job USING (job_id) WHERE image.sha256 = blob.sha256 AND job.deleted_at IS NULL
        AND (job.finished_at IS NULL OR job.finished_at > now() - make_interval(secs => :retention_s)))
-ORDER BY sha256 LIMIT :batch FOR UPDATE SKIP LOCKED
-""")
-_DROP_BLOBS = text("DELETE FROM blob WHERE sha256 = ANY(:digests)")
+"""
+_BLOBS = text(f"{_UNUSED} ORDER BY sha256 LIMIT :batch")
+_HOLD_BLOB = text(f"{_UNUSED} AND sha256 = :digest FOR UPDATE SKIP LOCKED")
+_DROP_BLOB = text("DELETE FROM blob WHERE sha256 = :digest")
 
 
 def forget_keys(transaction: Transaction) -> int:
@@ -89,21 +92,24 @@ def drop_events(transaction: Transaction, settings: Settings) -> int:
     return len(message_ids)
 
 
-def sweep_originals(transaction: Transaction, storage: Storage, settings: Settings) -> int:
+def sweep_originals(database: Database, storage: Storage, settings: Settings) -> int:
     """Number of originals deleted because every job that had them ended too long ago.
 
-    The rows are locked, so that a submission of the same bytes waits and then stores them anew.
-
     Raises:
-        Unavailable: the store can't be reached; the rows stay.
+        Unavailable: the store can't be reached; the rows of what was not deleted stay.
     """
-    values = {"batch": BLOB_BATCH, "grace_s": BLOB_GRACE_S, "retention_s": settings.original_retention_s}
-    digests = list(transaction.session.scalars(_BLOBS, values))
-    for digest in digests:
-        storage.delete(digest)
-    if digests:
-        transaction.session.execute(_DROP_BLOBS, {"digests": digests})
-    return len(digests)
+    values = {"grace_s": BLOB_GRACE_S, "retention_s": settings.original_retention_s}
+    digests = database.run(lambda tx: list(tx.session.scalars(_BLOBS, values | {"batch": BLOB_BATCH})))
+    return sum(database.run(_sweep, digest, storage, values) for digest in digests)
+
+
+def _sweep(transaction: Transaction, digest: str, storage: Storage, values: Mapping[str, float]) -> bool:
+    """Whether the original went. Its row alone is locked: a submission of the same bytes waits and stores them anew."""
+    if transaction.session.scalar(_HOLD_BLOB, {**values, "digest": digest}) is None:
+        return False
+    storage.delete(digest)
+    transaction.session.execute(_DROP_BLOB, {"digest": digest})
+    return True
 
 
 def _affected(transaction: Transaction, statement: TextClause, **values: float) -> int:

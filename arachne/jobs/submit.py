@@ -4,7 +4,7 @@ What is decided already is decided there and then: cached images are completed, 
 no others is closed, with its terminal event.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -16,6 +16,7 @@ from arachne.errors import ImageError
 from arachne.ids import new_id
 from arachne.jobs.closing import Tally, count
 from arachne.jobs.idempotency import Reservation, complete
+from arachne.jobs.queue import check_quota
 from arachne.ledger import charge
 from arachne.net.urls import CheckedUrl
 from arachne.schemas.options import Options
@@ -27,23 +28,22 @@ from arachne.webhooks.endpoints import ensure_job_endpoint
 
 BULK_S = 600  # a large job's images come due as if they had been sent that much later, but never more
 
-_TOUCH = text("UPDATE blob SET stored_at = now() WHERE sha256 = ANY(:digests) RETURNING sha256")
 _NO_WAIT = text("SET LOCAL synchronous_commit = off")
 _KEEP = text("""
 INSERT INTO blob (sha256, size_bytes, format)
 SELECT * FROM unnest(CAST(:digests AS text[]), CAST(:sizes AS bigint[]), CAST(:formats AS text[]))
     AS kept(sha256, size, kind)
 ORDER BY sha256
-ON CONFLICT (sha256) DO UPDATE SET stored_at = now()
+ON CONFLICT (sha256) DO UPDATE SET stored_at = now() RETURNING sha256, xmax <> 0 AS known
 """)
 _HOLD = text("""
 SELECT result_id FROM image_result WHERE result_id = ANY(:result_ids) ORDER BY result_id FOR KEY SHARE
 """)
 _IMAGES = text("""
-INSERT INTO image (image_id, job_id, account_id, index, name, sha256, format, size_bytes, state, due_at, attempts,
-                   lost_leases, cached, degraded, error_code, error_message, model_version, result_id,
+INSERT INTO image (image_id, job_id, account_id, index, name, sha256, format, size_bytes, units, state, due_at,
+                   attempts, lost_leases, cached, degraded, error_code, error_message, model_version, result_id,
                    finished_at)
-VALUES (:image_id, :job_id, :account_id, :index, :name, :sha256, :format, :size_bytes, :state,
+VALUES (:image_id, :job_id, :account_id, :index, :name, :sha256, :format, :size_bytes, :units, :state,
         now() + make_interval(secs => :delay_s), 0, 0, :cached, :degraded, :error_code, :error_message, :model_version,
         :result_id, CASE WHEN :waits THEN NULL ELSE now() END)
 """)
@@ -96,13 +96,16 @@ class Submitted:
     result_ids: Mapping[bytes, str]
 
 
-def touch_blobs(transaction: Transaction, digests: Iterable[str]) -> set[str]:
-    """Those of the originals that are on record, kept from the sweeper for its grace period.
+def reserve_blobs(transaction: Transaction, images: Sequence[NewImage]) -> set[str]:
+    """Hashes of the originals that were on record; now all are, and the sweeper leaves them for its grace period.
 
-    Call it last in a transaction of its own: losing the touch in a crash loses nothing, so its commit isn't waited for.
+    Called before originals are written, so that those of a submission that comes to nothing are swept too. The commit
+    isn't waited for where nothing is new: losing a touch in a crash loses nothing.
     """
-    transaction.session.execute(_NO_WAIT)
-    return set(transaction.session.scalars(_TOUCH, {"digests": sorted(set(digests))}))
+    kept = _keep(transaction, images)
+    if all(kept.values()):
+        transaction.session.execute(_NO_WAIT)
+    return {digest for digest, known in kept.items() if known}
 
 
 def find_hits(transaction: Transaction, images: Sequence[NewImage]) -> dict[bytes, CachedResult]:
@@ -114,14 +117,16 @@ def submit(transaction: Transaction, new: NewJob, settings: Settings, box: Secre
     """The job, written with all that is decided already. The originals are in the store.
 
     Raises:
+        QuotaExceeded: the plan's images of this month are used up.
         IdempotencyKeyInUse: another request took the idempotency key over.
     """
+    check_quota(transaction, new.account_id, sum(image.units for image in new.images if image.error is None))
     job = _insert_job(transaction, new, settings, box)
     hits = _hold_hits(transaction, new.images)
-    _keep_blobs(transaction, new.images)
+    _keep(transaction, new.images)
     rows = [_image_row(job, index, image, hits) for index, image in enumerate(new.images)]
     transaction.session.connection().execute(_IMAGES, rows)
-    _charge_cached(transaction, new.images, rows)
+    charge(transaction, [str(row["image_id"]) for row in rows if row["cached"]])
     if new.reservation is not None:
         complete(transaction, new.reservation, new.fingerprint, job.job_id)
     tally = _tally(rows)
@@ -175,6 +180,7 @@ def _image_row(job: Job, index: int, image: NewImage, hits: Mapping[bytes, Cache
         "sha256": image.sha256,
         "format": image.format,
         "size_bytes": image.size_bytes,
+        "units": hit.units if hit else image.units,
         "state": "failed" if error else "completed" if hit else "queued",
         "waits": error is None and hit is None,
         "delay_s": min(job.total, BULK_S),
@@ -187,24 +193,17 @@ def _image_row(job: Job, index: int, image: NewImage, hits: Mapping[bytes, Cache
     }
 
 
-def _keep_blobs(transaction: Transaction, images: Sequence[NewImage]) -> None:
+def _keep(transaction: Transaction, images: Sequence[NewImage]) -> dict[str, bool]:
+    """For each original of the acceptable images, now on record: whether it was before."""
     kept = {image.sha256: image for image in images if image.error is None and image.sha256 is not None}
-    if kept:
-        values = {
-            "digests": list(kept),
-            "sizes": [image.size_bytes for image in kept.values()],
-            "formats": [image.format for image in kept.values()],
-        }
-        transaction.session.execute(_KEEP, values)
-
-
-def _charge_cached(transaction: Transaction, images: Sequence[NewImage], rows: Sequence[Mapping[str, object]]) -> None:
-    by_units: dict[int, list[str]] = {}
-    for image, row in zip(images, rows, strict=True):
-        if row["cached"]:
-            by_units.setdefault(image.units, []).append(str(row["image_id"]))
-    for units, image_ids in by_units.items():
-        charge(transaction, image_ids, units=units)
+    if not kept:
+        return {}
+    values = {
+        "digests": list(kept),
+        "sizes": [image.size_bytes for image in kept.values()],
+        "formats": [image.format for image in kept.values()],
+    }
+    return {row.sha256: row.known for row in transaction.session.execute(_KEEP, values)}
 
 
 def _tally(rows: Sequence[Mapping[str, object]]) -> Tally:

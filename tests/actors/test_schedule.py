@@ -209,7 +209,10 @@ def test_a_step_that_fails_keeps_no_other_back(service, caplog: pytest.LogCaptur
     """With the store away results and events still go; what failed is logged."""
     settings = service.settings
     finish(service, "old", age_s=settings.original_retention_s + 60)
-    service.scalar("UPDATE blob SET stored_at = now() - interval '90 days' RETURNING 1")
+    service.scalar(
+        "INSERT INTO blob (sha256, size_bytes, format, stored_at) "
+        "VALUES (encode(sha256('old'), 'hex'), 3, 'png', now() - interval '90 days') RETURNING 1"
+    )
     service.scalar(
         "INSERT INTO webhook_message (message_id, account_id, type, body, created_at) "
         f"VALUES ('msg_1', '{service.account_id}', 'webhook.test', '', now() - interval '90 days') RETURNING 1"

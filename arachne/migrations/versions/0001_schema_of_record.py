@@ -77,6 +77,7 @@ def upgrade() -> None:
         sa.Column("model_version", sa.String(), nullable=False),
         sa.Column("pipeline_version", sa.String(), nullable=False),
         sa.Column("options_hash", sa.String(), nullable=False),
+        sa.Column("units", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.PrimaryKeyConstraint("result_id"),
@@ -129,6 +130,7 @@ def upgrade() -> None:
         sa.Column("cached", sa.Boolean(), nullable=False),
         sa.Column("degraded", sa.Boolean(), nullable=False),
         sa.Column("model_version", sa.String(), nullable=False),
+        sa.Column("units", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("cpu_s", sa.Float(), nullable=False),
         sa.Column("gpu_s", sa.Float(), nullable=False),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
@@ -313,6 +315,7 @@ def upgrade() -> None:
         sa.Column("sha256", sa.String(), nullable=True),
         sa.Column("format", sa.String(), nullable=True),
         sa.Column("size_bytes", sa.BigInteger(), nullable=True),
+        sa.Column("units", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("claim_id", sa.Uuid(), nullable=True),
@@ -346,6 +349,13 @@ def upgrade() -> None:
     )
     op.create_index(
         "ix_image_parked", "image", ["cache_key"], unique=False, postgresql_where=sa.text("state = 'parked'")
+    )
+    op.create_index(
+        "ix_image_parked_account",
+        "image",
+        ["account_id"],
+        unique=False,
+        postgresql_where=sa.text("state = 'parked'"),
     )
     op.create_index(
         "ix_image_queued",
@@ -440,6 +450,7 @@ def downgrade() -> None:
     op.drop_index("ix_image_running", table_name="image", postgresql_where=sa.text("state = 'running'"))
     op.drop_index("ix_image_result", table_name="image")
     op.drop_index("ix_image_queued", table_name="image", postgresql_where=sa.text("state = 'queued'"))
+    op.drop_index("ix_image_parked_account", table_name="image", postgresql_where=sa.text("state = 'parked'"))
     op.drop_index("ix_image_parked", table_name="image", postgresql_where=sa.text("state = 'parked'"))
     op.drop_table("image")
     op.drop_index("uq_webhook_endpoint_hidden", table_name="webhook_endpoint", postgresql_where=sa.text("hidden"))

@@ -27,6 +27,11 @@ def created_now() -> Any:  # a field's default stands where its type's value wil
     return Field(default=None, sa_type=Moment, nullable=False, sa_column_kwargs={"server_default": text("now()")})
 
 
+def one_unit() -> Any:  # as above
+    """A count of the images that something counts as; one, unless said otherwise."""
+    return Field(default=1, nullable=False, sa_column_kwargs={"server_default": text("1")})
+
+
 def moment() -> Any:  # as above
     """A nullable point in time."""
     return Field(default=None, sa_type=Moment, nullable=True)

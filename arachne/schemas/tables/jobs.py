@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import BigInteger, CheckConstraint, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
-from arachne.schemas.tables.columns import Json, Moment, created_now, moment
+from arachne.schemas.tables.columns import Json, Moment, created_now, moment, one_unit
 
 JOB_STATES = ("queued", "processing", "completed", "partial", "failed", "cancelled")
 JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")
@@ -58,7 +58,10 @@ class Job(SQLModel, table=True):
 
 
 class Image(SQLModel, table=True):
-    """One image of a job. `claim_id` is the fence: only its holder may finish the row."""
+    """One image of a job. `claim_id` is the fence: only its holder may finish the row.
+
+    `units` is what it counts as for quota and price: its frames, where all are read.
+    """
 
     __table_args__ = (
         CheckConstraint(_in("state", IMAGE_STATES), name="ck_image_state"),
@@ -67,6 +70,7 @@ class Image(SQLModel, table=True):
         Index("ix_image_running", "account_id", postgresql_where=text("state = 'running'")),
         Index("ix_image_worker", "worker_id", postgresql_where=text("state = 'running'")),
         Index("ix_image_parked", "cache_key", postgresql_where=text("state = 'parked'")),
+        Index("ix_image_parked_account", "account_id", postgresql_where=text("state = 'parked'")),
         Index("ix_image_sha256", "sha256"),
         Index("ix_image_result", "result_id"),
     )
@@ -80,6 +84,7 @@ class Image(SQLModel, table=True):
     sha256: str | None = None
     format: str | None = None
     size_bytes: int | None = Field(default=None, sa_type=BigInteger)
+    units: int = one_unit()
     state: str = "queued"
     due_at: datetime = Field(sa_type=Moment)
     claim_id: UUID | None = None
@@ -102,7 +107,7 @@ class ImageResult(SQLModel, table=True):
     """A result, written once and never changed: zlib-compressed JSON.
 
     `cache_key` (None: not reusable) makes it the cache's second level; a refreshed result takes the key over, while
-    older jobs keep pointing at what they got.
+    older jobs keep pointing at what they got. `units` is what each image with this result counts as.
     """
 
     __tablename__ = "image_result"
@@ -114,6 +119,7 @@ class ImageResult(SQLModel, table=True):
     model_version: str
     pipeline_version: str
     options_hash: str
+    units: int = one_unit()
     body: bytes = Field(sa_type=LargeBinary)
     created_at: datetime = created_now()
 

@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Index
 from sqlmodel import Field, SQLModel
 
 from arachne.schemas.tables.accounts import PRICE
-from arachne.schemas.tables.columns import Json, Moment, created_now
+from arachne.schemas.tables.columns import Json, Moment, created_now, one_unit
 
 
 class ApiUsageLog(SQLModel, table=True):
@@ -32,7 +32,7 @@ class ApiUsageLog(SQLModel, table=True):
 
 
 class UsageEntry(SQLModel, table=True):
-    """The ledger: one entry an image, however often it was tried. Append-only."""
+    """The ledger: one entry an image, however often it was tried; `units` is what it counts as. Append-only."""
 
     __tablename__ = "usage_entry"
     __table_args__ = (Index("ix_usage_entry_account", "account_id", "at"),)
@@ -46,6 +46,7 @@ class UsageEntry(SQLModel, table=True):
     cached: bool
     degraded: bool
     model_version: str
+    units: int = one_unit()
     cpu_s: float
     gpu_s: float
     size_bytes: int = Field(sa_type=BigInteger)
