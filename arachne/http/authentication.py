@@ -25,35 +25,47 @@ RETRY_S = 5.0
 class KeyRing:
     """Our public keys, read anew every minute and for a token that names one we don't know.
 
-    The last good set is kept. However many tokens name unknown keys, one look every `PAUSE_S` serves them all.
+    The last good set is kept, and used while the database is away or slow. However many tokens name unknown keys, one
+    look every `PAUSE_S` serves them all, and when it fails it fails for all that waited for it.
     """
 
     def __init__(self, database: AsyncDatabase) -> None:
         self._database = database
         self._keys: Mapping[str, Key] = {}
         self._began_s = -REFRESH_S
+        self._failed_s = -REFRESH_S
+        self._failure = Unavailable("The database can't be reached; try again in a moment.")
         self._lock = Lock()
 
     async def keys_for(self, key_id: str) -> Mapping[str, Key]:
-        """The keys by id; `key_id` is among them if it exists."""
+        """The keys by id; `key_id` is among them if it exists.
+
+        Raises:
+            Unavailable: the database can't be asked for a key we don't know.
+        """
         asked_s = time.monotonic()
-        known = key_id in self._keys
-        if known and asked_s - self._began_s < REFRESH_S:
+        if key_id in self._keys and (self._is_fresh() or self._lock.locked()):
             return self._keys
         async with self._lock:
-            if self._began_s < asked_s:
-                await asyncio.sleep(max(0.0, self._began_s + PAUSE_S - time.monotonic()))
-                await self._refresh(needed=not known)
+            known = key_id in self._keys
+            if self._began_s < asked_s and not (known and self._is_fresh()):
+                if self._failed_s < asked_s:
+                    await self._refresh()
+                if self._failed_s >= asked_s and not known:
+                    raise self._failure
         return self._keys
 
-    async def _refresh(self, *, needed: bool) -> None:
+    def _is_fresh(self) -> bool:
+        now_s = time.monotonic()
+        return now_s - self._began_s < REFRESH_S or now_s - self._failed_s < RETRY_S
+
+    async def _refresh(self) -> None:
+        await asyncio.sleep(max(0.0, self._began_s + PAUSE_S - time.monotonic()))
         began_s = time.monotonic()
         try:
             found = await self._database.run(_read_keys)
-        except Unavailable:
-            if needed:
-                raise
-            self._began_s = began_s - REFRESH_S + RETRY_S
+        except Unavailable as error:
+            self._failed_s, self._failure = time.monotonic(), error
             return
         self._keys = {key["kid"]: OKPKey.import_key(dict(key)) for key in found}
         self._began_s = began_s

@@ -19,7 +19,7 @@ from arachne.http import bodies
 from arachne.http.authentication import require_scope
 from arachne.http.exchange import exchange_of
 from arachne.http.parts import Parts, parts_of
-from arachne.http.throttle import choose_policy, throttle
+from arachne.http.throttle import throttle_request
 from arachne.schemas.token import Scope as TokenScope
 from arachne.settings import Settings
 
@@ -65,7 +65,7 @@ class Operation:
             caller = await parts.authenticator.authenticate(request.headers, exchange)
             require_scope(caller, self.scope, exchange)
             if self.policy is not None:
-                await throttle(request, parts, caller, await choose_policy(request, parts, caller, self.policy))
+                await throttle_request(request, parts, caller, self.policy)
         limit = self.max_bytes(parts.settings, bodies.media_type(request.headers))
         bodies.check_length(request.headers, limit)
         response = await self.endpoint(Request(scope, bodies.bound(receive, limit)), parts)

@@ -7,16 +7,32 @@ from arachne.http import limiter
 from arachne.http.exchange import Caller, Exchange, exchange_of
 from arachne.http.limiter import Verdict
 from arachne.http.parts import Parts
-from arachne.jobs.idempotency import is_remembered
+from arachne.jobs.idempotency import is_taken
 from arachne.schemas.text import is_storable
 
+VISION = "vision"
 
-async def choose_policy(request: Request, parts: Parts, caller: Caller, policy: str) -> str:
-    """The policy a request counts against: a repeated submission makes no job, so it costs nothing of `vision`."""
+
+async def throttle_request(request: Request, parts: Parts, caller: Caller, policy: str) -> None:
+    """Count the request against its policy. A repeated submission makes no job, so it costs nothing.
+
+    Raises:
+        RateLimited: over the limit.
+    """
     key = request.headers.get("idempotency-key")
-    if policy != "vision" or not key or not is_storable(key):
-        return policy
-    return "other" if await parts.database.run(is_remembered, caller.account_id, key) else policy
+    if policy == VISION and key and is_storable(key) and await parts.database.run(is_taken, caller.account_id, key):
+        return
+    await throttle(request, parts, caller, policy)
+
+
+async def throttle_new_job(request: Request, parts: Parts, caller: Caller) -> None:
+    """Count a submission that was let through as a repeat and has to make a job after all.
+
+    Raises:
+        RateLimited: over the limit.
+    """
+    if VISION not in exchange_of(request.scope).verdicts:
+        await throttle(request, parts, caller, VISION)
 
 
 async def throttle(request: Request, parts: Parts, caller: Caller, policy: str, *, cost: int = 1) -> None:

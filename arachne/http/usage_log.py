@@ -6,7 +6,6 @@ import time
 from datetime import UTC, datetime
 
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from arachne.database import AsyncDatabase, Transaction
@@ -18,6 +17,7 @@ log = logging.getLogger(__name__)
 QUEUE_ROWS = 10_000
 BATCH_ROWS = 500
 FLUSH_S = 0.5
+LAST_WRITE_S = 5.0  # when stopping
 _MAX_ROUTE = 200
 
 
@@ -39,32 +39,43 @@ class UsageLog:
                 log.warning("usage log: %d calls not recorded, the database lags behind", self.dropped)
 
     async def run(self) -> None:
-        """Write rows in batches until cancelled."""
+        """Write rows in batches until cancelled; rows not written by then are waiting still."""
         while True:
-            batch = [await self._rows.get()]
+            first = await self._rows.get()
+            self._put_back([first])  # only to learn that there is one: nothing is out of the queue while we wait
             await asyncio.sleep(FLUSH_S)
-            await self._write(self._take(batch))
+            try:
+                await self._write_batch()
+            except Unavailable as error:
+                log.warning("usage log: written later: %s", error.message)
+            except Exception:  # whatever it is, the calls to come have to be recorded
+                log.exception("usage log: calls not recorded")
 
     async def flush(self) -> None:
-        """Write all that is waiting."""
-        while not self._rows.empty():
-            await self._write(self._take([]))
+        """Write what is waiting, in one attempt and within `LAST_WRITE_S`; what can't be written is dropped."""
+        try:
+            async with asyncio.timeout(LAST_WRITE_S):
+                while not self._rows.empty():
+                    await self._write_batch()
+        except (Unavailable, TimeoutError) as error:
+            self.dropped += self._rows.qsize()
+            log.warning("usage log: %d calls not recorded at the end: %r", self._rows.qsize(), error)
 
-    def _take(self, batch: list[dict[str, object]]) -> list[dict[str, object]]:
-        while len(batch) < BATCH_ROWS and not self._rows.empty():
-            batch.append(self._rows.get_nowait())
-        return batch
-
-    async def _write(self, batch: list[dict[str, object]]) -> None:
+    async def _write_batch(self) -> None:
+        """Nothing; some rows are written, or in the queue again where the database is away or we are cancelled."""
+        batch = [self._rows.get_nowait() for _ in range(min(BATCH_ROWS, self._rows.qsize()))]
         try:
             await self._database.run(_insert, batch)
-        except Unavailable:
-            for row in batch:
-                self.add(row)
-            await asyncio.sleep(FLUSH_S)
-        except SQLAlchemyError:
+        except (Unavailable, asyncio.CancelledError):
+            self._put_back(batch)
+            raise
+        except Exception:
             self.dropped += len(batch)
-            log.exception("usage log: %d calls not recorded", len(batch))
+            raise
+
+    def _put_back(self, batch: list[dict[str, object]]) -> None:
+        for row in batch:
+            self.add(row)
 
 
 class UsageLogMiddleware:

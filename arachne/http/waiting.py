@@ -80,15 +80,16 @@ class JobWatcher:
             if not self._waited:
                 self._wanted.clear()
                 continue
-            await self._look()
+            try:
+                await self._look()
+            except (ArachneError, SQLAlchemyError) as error:
+                log.warning("waiting jobs could not be looked at: %s", error)
+            except Exception:  # whatever it is, the next look may pass, and without one every poll waits in vain
+                log.exception("waiting jobs could not be looked at")
             await asyncio.sleep(self._tick_s)
 
     async def _look(self) -> None:
-        try:
-            found = await self._database.run(read_stands, list(self._waited))
-        except (ArachneError, SQLAlchemyError) as error:
-            log.warning("waiting jobs could not be looked at: %s", error)
-            return
+        found = await self._database.run(read_stands, list(self._waited))
         self._stands.update({job_id: stand for job_id, stand in found.items() if job_id in self._waited})
         looked, self._looked = self._looked, asyncio.Event()
         looked.set()

@@ -7,7 +7,7 @@ still being read is told so. A reservation ends after its lease, whatever became
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import sha256
 
 from sqlalchemy import text
@@ -27,9 +27,11 @@ WHERE idempotency_key.expires_at <= now()
    OR (idempotency_key.job_id IS NULL AND idempotency_key.lease_until <= now())
 RETURNING lease_until
 """)
-_FIND = text(
-    "SELECT fingerprint, job_id, expires_at FROM idempotency_key WHERE account_id = :account_id AND key = :key"
-)
+_FIND = text("SELECT fingerprint, job_id FROM idempotency_key WHERE account_id = :account_id AND key = :key")
+_TAKEN = text("""
+SELECT EXISTS (SELECT 1 FROM idempotency_key WHERE account_id = :account_id AND key = :key AND expires_at > now()
+               AND (job_id IS NOT NULL OR lease_until > now()))
+""")
 _COMPLETE = text("""
 UPDATE idempotency_key SET job_id = :job_id, fingerprint = :fingerprint
 WHERE account_id = :account_id AND key = :key AND job_id IS NULL AND lease_until = :lease_until
@@ -82,10 +84,9 @@ def reserve(transaction: Transaction, account_id: str, key: str, settings: Setti
     return Remembered(found.job_id, bytes(found.fingerprint))
 
 
-def is_remembered(transaction: Transaction, account_id: str, key: str) -> bool:
-    """Whether the key stands for a job, so that a request with it makes no new one."""
-    found = transaction.session.execute(_FIND, {"account_id": account_id, "key": key}).first()
-    return found is not None and found.job_id is not None and found.expires_at > datetime.now(UTC)
+def is_taken(transaction: Transaction, account_id: str, key: str) -> bool:
+    """Whether the key stands for a job or for a request being accepted, so that another with it makes no new job."""
+    return bool(transaction.session.scalar(_TAKEN, {"account_id": account_id, "key": key}))
 
 
 def complete(transaction: Transaction, reservation: Reservation, fingerprint: bytes, job_id: str) -> None:

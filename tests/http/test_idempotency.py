@@ -2,8 +2,10 @@
 
 import asyncio
 
+import pytest
 from sqlalchemy import text as sql
 
+from arachne.http import throttle
 from tests.http.conftest import Service, Start
 from tests.http.pictures import png
 from tests.http.sending import MANY, ONE, send, text
@@ -71,12 +73,18 @@ async def test_a_reservation_ends_with_its_lease_when_its_process_died(service: 
     assert taken.status_code == 202
 
 
-async def test_a_repeat_costs_nothing_of_the_limit(start: Start) -> None:
-    async with start(vision_rate_limit="2/minute") as service:
+async def test_a_repeat_costs_nothing_of_any_limit(start: Start) -> None:
+    async with start(
+        vision_rate_limit="2/minute",
+        other_rate_limit="1/minute",
+        read_rate_limit="1/minute",
+        image_rate_limit="2/minute",
+    ) as service:
         await service.account()
         for _ in range(4):
             response = await send(service, ONE, files={"file": ("a.png", png())}, headers=KEY)
             assert response.status_code == 202
+        assert "ratelimit" not in response.headers
         assert (await send(service, ONE, files={"file": ("a.png", png())})).status_code == 202
         assert (await send(service, ONE, files={"file": ("a.png", png())})).status_code == 429
 
@@ -85,3 +93,33 @@ async def test_keys_have_a_form(service: Service) -> None:
     for key in ("", "k" * 256, "with space"):
         response = await send(service, ONE, files={"file": ("a.png", png())}, headers={"Idempotency-Key": key})
         assert response.status_code == 422
+
+
+async def test_a_repeat_that_comes_too_early_costs_nothing_but_one_that_makes_a_job_does(start: Start) -> None:
+    async with start(vision_rate_limit="1/minute", other_rate_limit="1/minute") as service:
+        account_id = (await service.account()).account_id
+        insert = (
+            "INSERT INTO idempotency_key (account_id, key, lease_until, expires_at)"
+            " VALUES (:id, 'order-7', now() + interval '1 min', now() + interval '1 day')"
+        )
+        await service.database.run(lambda tx: tx.session.execute(sql(insert), {"id": account_id}))
+        for _ in range(3):
+            early = await send(service, ONE, files={"file": ("a.png", png())}, headers=KEY)
+            assert (early.status_code, early.json()["code"]) == (409, "idempotency_key_in_use")
+        await service.execute("UPDATE idempotency_key SET lease_until = now() - interval '1 s'")
+        first = await send(service, ONE, files={"file": ("a.png", png())}, headers=KEY)
+        assert first.status_code == 202
+        assert (await send(service, ONE, files={"file": ("a.png", png())})).status_code == 429
+
+
+async def test_a_request_that_was_taken_for_a_repeat_counts_once_it_makes_a_job(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease of the first request may end between the two looks at the key."""
+    monkeypatch.setattr(throttle, "is_taken", lambda *_: True)
+    async with start(vision_rate_limit="1/minute") as service:
+        await service.account()
+        assert (await send(service, ONE, files={"file": ("a.png", png())}, headers=KEY)).status_code == 202
+        other = await send(service, ONE, files={"file": ("a.png", png())}, headers={"Idempotency-Key": "order-8"})
+        assert other.status_code == 429
+        assert await service.count("idempotency_key") == 1

@@ -21,6 +21,7 @@ from arachne.http.nearby import keep_nearby, read_nearby
 from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
 from arachne.http.preferences import read_wait
+from arachne.http.throttle import throttle_new_job
 from arachne.jobs.idempotency import Remembered, Reservation, compute_fingerprint, release, reserve
 from arachne.jobs.submit import NewJob, Submitted, submit
 from arachne.jobs.views import show_job
@@ -51,6 +52,8 @@ async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
     caller = caller_of(request)
     held = await _reserve(request, parts, caller)
     try:
+        if not isinstance(held, Remembered):
+            await throttle_new_job(request, parts, caller)
         with parts.uploads.place(caller.account_id), ExitStack() as stack:
             intake = await read_intake(request, parts.settings, parts.loading, single=single, stack=stack)
             _add_query_options(request, intake, single=single)
