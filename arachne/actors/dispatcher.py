@@ -31,7 +31,8 @@ TICK_S = 2.0
 THOROUGH_S = 60.0
 PAUSE_S = 2.0
 LOOKAHEAD = 2  # images loaded and waiting, so that a subprocess never waits for the network
-IO_THREADS = 4
+LOADING_THREADS = 4
+ENDING_THREADS = 4
 STOP_S = 20.0
 
 
@@ -63,7 +64,9 @@ class Dispatcher:
         self._paused_until = 0.0
         self._reconciled_at = -THOROUGH_S
         self._fault: SetupError | None = None
-        self._io = ThreadPoolExecutor(IO_THREADS, thread_name_prefix="arachne-image")
+        # Apart, so that a store that hangs keeps nothing from being finished.
+        self._loading = ThreadPoolExecutor(LOADING_THREADS, thread_name_prefix="arachne-load")
+        self._ending = ThreadPoolExecutor(ENDING_THREADS, thread_name_prefix="arachne-end")
 
     def wake(self) -> None:
         """Look for images now."""
@@ -125,7 +128,8 @@ class Dispatcher:
             for image in claims.images:
                 with self._lock:
                     self._held[_claim_of(image)] = None
-                self._io.submit(self._begin, image)
+                threads = self._loading if image.fault is None and image.hit is None else self._ending
+                threads.submit(self._begin, image)
             if not claims.parked:  # else slots stayed free and more may be waiting
                 return
 
@@ -163,12 +167,18 @@ class Dispatcher:
         elif image.hit is not None:
             self._end(image, means.finisher.answer_from_cache)
         else:
-            request = means.request_of(image)
-            data = means.storage.read(image.sha256)
-            future = self._pool.schedule(data, request, lambda ended: self._io.submit(self._finish, image, ended))
-            with self._lock:
-                if _claim_of(image) in self._held:
-                    self._held[_claim_of(image)] = future
+            self._load(image)
+
+    def _load(self, image: Claimed) -> None:
+        request = self._means.request_of(image)
+        data = self._means.storage.read(image.sha256)
+        if self._stopping.is_set():  # it took long
+            self._end(image, self._means.finisher.give_back)
+            return
+        future = self._pool.schedule(data, request, lambda ended: self._ending.submit(self._finish, image, ended))
+        with self._lock:
+            if _claim_of(image) in self._held:
+                self._held[_claim_of(image)] = future
 
     def _finish(self, image: Claimed, future: Future[Reading]) -> None:
         self._end(image, self._means.finisher.finish, future)
@@ -193,13 +203,15 @@ class Dispatcher:
 
     def _close(self, wait_s: float) -> None:
         """Wait for what is in hand; after `wait_s` the rest is cut off and goes back to the queue uncounted."""
+        self._stopping.set()
         deadline = monotonic() + wait_s
         while self._held and monotonic() < deadline:
             self._signal.wait(0.1)
             self._signal.clear()
         self._means.finisher.hurry()
+        self._loading.shutdown(wait=False, cancel_futures=True)  # what still hangs is given back below
         self._pool.stop()
-        self._io.shutdown()
+        self._ending.shutdown()
         try:
             self._means.finisher.give_all_back(self._worker_id())
         except Unavailable as error:

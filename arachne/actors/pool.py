@@ -45,6 +45,7 @@ class StagePool:
         self._settings = settings
         self._lock = Lock()
         self._restarts = 0
+        self._stopped = False
         self._open: set[Future[Reading]] = set()
         self._pool = self._start()
 
@@ -54,7 +55,7 @@ class StagePool:
         """The future of an image's reading; `done` gets it when it has ended, in a thread that must not be kept.
 
         Raises:
-            PoolLostError: the pool broke and is being replaced.
+            PoolLostError: the pool broke and is being replaced, or was stopped.
             SetupError: it breaks again and again; says so.
         """
         handle = os.memfd_create("arachne-image")  # goes to the subprocess by name: pipes would block, files remain
@@ -81,7 +82,9 @@ class StagePool:
         self._usable()
 
     def stop(self) -> None:
-        """End all subprocesses at once."""
+        """End all subprocesses at once, and start none any more."""
+        with self._lock:
+            self._stopped = True
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
 
@@ -94,6 +97,8 @@ class StagePool:
 
     def _usable(self) -> ProcessPool:
         with self._lock:
+            if self._stopped:
+                raise PoolLostError("The stage pool was stopped.")
             if self._pool.active:
                 return self._pool
             self._restarts += 1

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from arachne.actors.gpu import find_reader
+from arachne.actors.pool import PoolLostError, StagePool
 from arachne.cache import load_body
 from arachne.schemas.options import Options
 
@@ -77,3 +80,12 @@ def test_job_of_another_version_fails_alone(busy_service) -> None:
     plain = busy_service.submit("plain")
     assert busy_service.await_finished(plain).state == "completed"
     assert busy_service.await_finished(strange).state == "failed"
+
+
+def test_stopped_pool_stays_stopped(settings, stage_faults) -> None:
+    """An image that comes too late, because its bytes did, starts no subprocesses again."""
+    pool = StagePool(stage_faults.read_or_fail, settings)
+    pool.stop()
+    with pytest.raises(PoolLostError):
+        pool.schedule(b"late", None, lambda _: None)
+    assert not pool._pool.active

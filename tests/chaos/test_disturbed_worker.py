@@ -1,10 +1,12 @@
 """A worker that is disturbed: recycled, killed from outside, taken for dead, stopped, or one of two."""
 
-import os
-import signal
+from hashlib import sha256
+from threading import Event
 
 import psutil
 import pytest
+
+from arachne.actors.dispatcher import LOADING_THREADS
 
 pytestmark = pytest.mark.chaos
 
@@ -21,13 +23,39 @@ def test_killed_idle_subprocess_costs_nobody_an_attempt(service, stage_faults, e
     """The kernel may kill a waiting subprocess: the pool is made anew and the next image is read."""
     with service.dispatcher(stage_faults.read_or_fail):
         service.await_finished(service.submit("first"))
-        for child in psutil.Process().children():
-            if "spawn_main" in " ".join(child.cmdline()):
-                os.kill(child.pid, signal.SIGKILL)
+        children = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+        assert len(children) == service.settings.cpu_workers
+        for child in children:
+            child.kill()
+        psutil.wait_procs(children, timeout=10)
+        assert not any(child.is_running() for child in children)
         job_id = service.submit("second", "third")
         job = service.await_finished(job_id)
     assert job.state == "completed"
     assert {image.attempts for image in service.images(job_id)} == {1}
+
+
+def test_hanging_store_keeps_nothing_from_being_finished(service, stage_faults, eventually, monkeypatch) -> None:
+    """While every thread that loads originals waits for the store, images that need no loading are finished."""
+    release, hanging, read = Event(), [], service.storage.read
+    hung = {sha256(f"hanging {n}".encode()).hexdigest() for n in range(LOADING_THREADS)}
+
+    def hang_or_read(digest: str) -> bytes:
+        if digest in hung:
+            hanging.append(digest)
+            release.wait(60)
+        return read(digest)
+
+    monkeypatch.setattr(service.storage, "read", hang_or_read)
+    monkeypatch.setattr("arachne.actors.dispatcher.LOOKAHEAD", LOADING_THREADS)
+    with service.dispatcher(stage_faults.read_or_fail):
+        service.await_finished(service.submit("read before"))
+        late = service.submit(*(f"hanging {n}" for n in range(LOADING_THREADS)))
+        eventually(lambda: len(hanging) == LOADING_THREADS)
+        assert service.await_finished(service.submit("read before"), 20).cached == 1
+        assert service.job(late).completed == 0
+        release.set()
+        assert service.await_finished(late).completed == LOADING_THREADS
 
 
 def test_stopping_gives_back_what_is_not_read(service, stage_faults) -> None:
