@@ -1,6 +1,11 @@
-"""The embedded PostgreSQL: initialised on first start, reached over a Unix socket only."""
+"""The embedded PostgreSQL: initialised on first start, reached over a Unix socket only, and by two users only.
+
+Whose process it is at the other end, the kernel tells (`peer`). That matters where root's server runs as `nobody`, as
+others may: they get through the socket folder, which is `nobody`'s, and no further.
+"""
 
 import os
+import pwd
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -54,7 +59,7 @@ class Postgres:
         return str(self.data) if self.owner.name is None else "/proc/self/cwd"
 
     def prepare(self) -> None:
-        """The data folder is initialised.
+        """The data folder is initialised, and says who is let in.
 
         Raises:
             SetupError: it can't be initialised; says why.
@@ -62,11 +67,21 @@ class Postgres:
         self.owner.take(self.data)
         if not (self.data / "PG_VERSION").exists():
             self._initialise()
+        self._let_in({_user_name(0), _user_name(os.geteuid())})
+
+    def _let_in(self, user_names: set[str]) -> None:
+        """Only processes of these users get in, whatever an earlier version wrote."""
+        users = "".join(f'{USER} "{name}" {USER}\n' for name in sorted(user_names))
+        for file, text in (("pg_hba.conf", f"local all {USER} peer map={USER}\n"), ("pg_ident.conf", users)):
+            draft = self.data / f"{file}.new"
+            draft.write_text(text)
+            draft.chmod(0o644)  # in a closed folder; the server may have another user than we
+            draft.replace(self.data / file)
 
     def _initialise(self) -> None:
         for left_over in self.data.iterdir():
             raise SetupError(f"{self.data} holds {left_over.name} but no database. Move it away, or choose another.")
-        command = [str(self.install / "bin" / "initdb"), "-D", self._folder, "-U", USER, "--auth=trust", *_LOCALE]
+        command = [str(self.install / "bin" / "initdb"), "-D", self._folder, "-U", USER, "--auth=peer", *_LOCALE]
         done = subprocess.run(  # noqa: S603
             [*command, *(() if self.durable else ("--no-sync",))],
             cwd=self.data, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
@@ -97,6 +112,14 @@ class Postgres:
         except psycopg.OperationalError:
             return False
         return True
+
+
+def _user_name(uid: int) -> str:
+    """As the server will know the user; a number without a name is nobody it could let in, but harmless."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _environment() -> dict[str, str]:

@@ -247,6 +247,44 @@ def test_root_hands_its_servers_to_nobody(tmp_path: Path) -> None:
         assert {process.uids().effective for process in found} == {nobody}
 
 
+def test_only_root_and_its_starter_get_into_postgres(tmp_path: Path) -> None:
+    """Each start lets in two users by their names, though a former version trusted everybody."""
+    with servers(tmp_path, durable=False) as running:
+        rows = "SELECT string_agg(concat_ws(' ', type, auth_method, options[1]), ',') FROM pg_hba_file_rules"
+        assert query(running.database_url, rows) == "local peer map=arachne"
+        (tmp_path / "pg" / "pg_hba.conf").write_text("local all all trust\n")
+    names = sorted({pwd.getpwuid(uid).pw_name for uid in (0, os.geteuid())})
+    with servers(tmp_path, durable=False) as running:
+        assert query(running.database_url, rows) == "local peer map=arachne"
+        users = "SELECT string_agg(sys_name || ' ' || pg_username, ',' ORDER BY sys_name) FROM pg_ident_file_mappings"
+        assert query(running.database_url, users) == ",".join(f"{name} arachne" for name in names)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root hands its servers to another user")
+def test_other_processes_of_nobody_do_not_get_into_roots_postgres(tmp_path: Path) -> None:
+    """The socket's folder lets them through, and the server turns them away; root gets in."""
+    with datadir.hold(tmp_path), socket_dir(tmp_path, server_owner()) as sockets:
+        postgres = plan_postgres(tmp_path, sockets, durable=False)
+        command = [
+            postgres.install / "bin" / "psql",
+            "-h",
+            sockets,
+            "-U",
+            "arachne",
+            "-d",
+            "postgres",
+            "-Atc",
+            "SELECT 1",
+        ]
+        with run([postgres]):
+            theirs, ours = (
+                subprocess.run(command, user=user, cwd="/", env={}, capture_output=True, text=True, check=False)
+                for user in ("nobody", "root")
+            )
+    assert (ours.stdout, theirs.stdout) == ("1\n", "")
+    assert "Peer authentication failed" in theirs.stderr
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root hands its servers to another user")
 def test_binaries_out_of_reach_are_copied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies under a closed folder is copied to where the server's user can read it, and the copy is kept."""
