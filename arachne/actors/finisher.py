@@ -80,7 +80,7 @@ class Finisher:
             self.fail(image, ReadFailed("The result could not be stored."))
             return
         if done.written and finish.is_reusable(image, reading):
-            self._cache.put(image.key, decompress(reading.body))
+            self._cache.put(image.key, done.result_id, decompress(reading.body))
 
     def _write(self, work: Callable[Concatenate[Transaction, P], Finish], *args: P.args, **kwargs: P.kwargs) -> Finish:
         """`work` committed: waiting for the database as long as need be, and once more after any other fault."""

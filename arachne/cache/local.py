@@ -1,7 +1,8 @@
 """The cache's first level: `vlm_cache.db`, one SQLite file a machine, read before PostgreSQL is asked for a body.
 
 It only ever saves time. Whatever is wrong with the file, callers see a miss: a damaged file is made anew, a full disk
-turns the cache off for a while. A hit counts only while the second level still has the key, which the caller checks.
+turns the cache off for a while. A hit counts only while the second level still has this very result under the key,
+which the caller checks by the result's id.
 """
 
 import fcntl
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import astuple
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from arachne.settings import Settings
 from arachne.versions import CacheKey
@@ -26,6 +27,7 @@ FLUSH_HITS = 64
 FLUSH_S = 5.0
 OFF_S = 60.0
 PRUNE_EVERY = 64  # puts
+PRUNE_S = 3600.0
 PRUNE_TO = 0.9  # of the size bound
 BUSY_S = 1.0
 
@@ -36,6 +38,7 @@ CREATE TABLE IF NOT EXISTS vision_cache (
     model_version TEXT NOT NULL,
     pipeline_version TEXT NOT NULL,
     options_hash TEXT NOT NULL,
+    result_id TEXT NOT NULL,
     result_json TEXT NOT NULL,
     created_at REAL NOT NULL,
     hits INTEGER NOT NULL DEFAULT 0,
@@ -44,15 +47,21 @@ CREATE TABLE IF NOT EXISTS vision_cache (
 CREATE INDEX IF NOT EXISTS ix_vision_cache_created ON vision_cache (created_at);
 """
 _KEY = "scope = ? AND sha256 = ? AND model_version = ? AND pipeline_version = ? AND options_hash = ?"
-_GET = f"SELECT result_json FROM vision_cache WHERE {_KEY}"  # noqa: S608  # put together from constants
-_PUT = "INSERT OR REPLACE INTO vision_cache VALUES (?, ?, ?, ?, ?, ?, ?, 0)"
-_DELETE = f"DELETE FROM vision_cache WHERE {_KEY}"  # noqa: S608
+_GET = f"SELECT result_id, result_json FROM vision_cache WHERE {_KEY} AND created_at >= ?"  # noqa: S608  # put together from constants
+_PUT = "INSERT OR REPLACE INTO vision_cache VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)"
 _HITS = f"UPDATE vision_cache SET hits = hits + ? WHERE {_KEY}"  # noqa: S608
 # The oldest go first; one that was hit counts as younger by an hour a hit.
 _OLDEST = """
 DELETE FROM vision_cache WHERE rowid IN (
     SELECT rowid FROM vision_cache ORDER BY created_at + 3600.0 * min(hits, 1000) LIMIT ?)
 """
+
+
+class LocalResult(NamedTuple):
+    """A result's JSON and the id it has in PostgreSQL."""
+
+    result_id: str
+    result_json: bytes
 
 
 class VisionCache:
@@ -64,29 +73,29 @@ class VisionCache:
         self._max_age_s = max_age_s
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._hits: Counter[CacheKey] = Counter()
         self._flushed_at = time.monotonic()
         self._off_until = 0.0
         self._puts = 0
+        self._pruned_at = float("-inf")  # so that what a file holds too long goes when it is first used
 
-    def get(self, key: CacheKey) -> bytes | None:
-        """The result's JSON, or None."""
+    def get(self, key: CacheKey) -> LocalResult | None:
+        """The result, or None."""
         found = self._attempt(lambda connection: self._get(connection, key))
         if len(self._hits) >= FLUSH_HITS or time.monotonic() > self._flushed_at + FLUSH_S:
             self.flush()
+        self._prune_in_time()
         return found
 
-    def put(self, key: CacheKey, result_json: bytes) -> None:
+    def put(self, key: CacheKey, result_id: str, result_json: bytes) -> None:
         """The key answers with this result from now on."""
-        row = (*astuple(key), result_json.decode(), time.time())
+        row = (*astuple(key), result_id, result_json.decode(), time.time())
         self._attempt(lambda connection: connection.execute(_PUT, row))
         self._puts += 1
         if self._puts % PRUNE_EVERY == 0:
             self.prune()
-
-    def delete(self, key: CacheKey) -> None:
-        """The key is a miss from now on."""
-        self._attempt(lambda connection: connection.execute(_DELETE, astuple(key)))
+        self._prune_in_time()
 
     def flush(self) -> None:
         """The hits counted in memory are in the file."""
@@ -96,6 +105,7 @@ class VisionCache:
 
     def prune(self) -> int:
         """Number of results dropped so that the file keeps within its size and age."""
+        self._pruned_at = time.monotonic()
         return self._attempt(self._prune) or 0
 
     def close(self) -> None:
@@ -104,12 +114,16 @@ class VisionCache:
         with self._lock:
             self._disconnect()
 
-    def _get(self, connection: sqlite3.Connection, key: CacheKey) -> bytes | None:
-        found = connection.execute(_GET, astuple(key)).fetchone()
+    def _prune_in_time(self) -> None:
+        if time.monotonic() > self._pruned_at + PRUNE_S:
+            self.prune()
+
+    def _get(self, connection: sqlite3.Connection, key: CacheKey) -> LocalResult | None:
+        found = connection.execute(_GET, (*astuple(key), time.time() - self._max_age_s)).fetchone()
         if found is None:
             return None
         self._hits[key] += 1
-        return str(found[0]).encode()
+        return LocalResult(str(found[0]), str(found[1]).encode())
 
     def _flush(self, connection: sqlite3.Connection) -> None:
         connection.executemany(_HITS, [(number, *astuple(key)) for key, number in self._hits.items()])
@@ -137,8 +151,11 @@ class VisionCache:
             return None
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._connection is not None and _identity(self._path) != self._file:
+            self._disconnect()  # another process has put a sound file in the place of a damaged one
         if self._connection is None:
             self._connection = _connect(self._path)
+            self._file = _identity(self._path)
         with self._connection:
             return work(self._connection)
 
@@ -191,6 +208,15 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode of the file now at `path`."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _is_damage(error: Exception) -> bool:
     """Whether the file itself is at fault: torn, no database, or with other tables than ours."""
     if isinstance(error, sqlite3.OperationalError):
@@ -219,7 +245,7 @@ def _is_sound(path: Path) -> bool:
     try:
         connection = _connect(path)
         try:
-            connection.execute(_GET, [""] * 5)
+            connection.execute(_GET, [*[""] * 5, 0.0])
             return bool(connection.execute("PRAGMA quick_check").fetchone() == ("ok",))
         finally:
             connection.close()

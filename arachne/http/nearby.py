@@ -7,15 +7,15 @@ from arachne.cache import CacheKey
 from arachne.http.parts import Parts
 
 
-async def read_nearby(parts: Parts, key: CacheKey | None) -> dict[bytes, StoredJson]:
-    """The result under `key` by its digest, if this machine has it. Whether it still counts, PostgreSQL decides."""
+async def read_nearby(parts: Parts, key: CacheKey | None) -> dict[str, StoredJson]:
+    """The result under `key` by its id, if this machine has it. Whether it still counts, PostgreSQL decides."""
     if key is None:
         return {}
     found = await anyio.to_thread.run_sync(parts.cache.get, key)
-    return {} if found is None else {key.digest: StoredJson(found, is_compressed=False)}
+    return {} if found is None else {found.result_id: StoredJson(found.result_json, is_compressed=False)}
 
 
-async def keep_nearby(parts: Parts, key: CacheKey | None, result: object) -> None:
+async def keep_nearby(parts: Parts, key: CacheKey | None, result_id: str | None, result: object) -> None:
     """Nothing; this machine answers with the result next time."""
-    if key is not None and isinstance(result, StoredJson):
-        await anyio.to_thread.run_sync(lambda: parts.cache.put(key, result.read()))
+    if key is not None and result_id is not None and isinstance(result, StoredJson):
+        await anyio.to_thread.run_sync(lambda: parts.cache.put(key, result_id, result.read()))

@@ -38,10 +38,11 @@ WHERE image_id = :image_id
 
 
 class Finish(NamedTuple):
-    """Whether anything was written, and whether it finished the job."""
+    """Whether anything was written, whether it finished the job, and the result the image has now."""
 
     written: bool
     job_finished: bool = False
+    result_id: str = ""
 
 
 LOST = Finish(written=False)
@@ -146,4 +147,4 @@ def _complete(
     told: list[tuple[ImageEvent, str]] = [("image.completed", claimed.image_id)]
     tally = Tally(completed=1, cached=int(cached), degraded=int(reading.degraded), events=told)
     finished = count(transaction, {claimed.job_id: tally}, settings)
-    return Finish(written=True, job_finished=bool(finished))
+    return Finish(written=True, job_finished=bool(finished), result_id=result_id)

@@ -37,7 +37,8 @@ def test_result_is_in_the_machines_cache(busy_service) -> None:
     busy_service.await_finished(job_id)
     (image,) = busy_service.images(job_id)
     key = find_reader(busy_service.settings).key_of(Options(), busy_service.account_id, image.sha256)
-    assert json.loads(busy_service.cache.get(key))["text"] == "for the cache"
+    assert busy_service.cache.get(key).result_id == image.result_id
+    assert json.loads(busy_service.cache.get(key).result_json)["text"] == "for the cache"
 
 
 def test_faulty_images_fail_alone(busy_service) -> None:

@@ -101,18 +101,18 @@ async def _accept(
         new = _with_reservation(new, held, _fingerprint(request, intake, terms))
     nearby = await read_nearby(parts, admitted.images[0].key) if single else {}
     job, shown = await parts.database.run(_make, new, parts, nearby)
-    if single and shown is not None and not nearby:
-        await keep_nearby(parts, admitted.images[0].key, shown["result"])
+    key = admitted.images[0].key
+    if single and shown is not None and key is not None and (found := job.result_ids.get(key.digest)) not in nearby:
+        await keep_nearby(parts, key, found, shown["result"])
     return job, shown
 
 
-def _make(transaction: Transaction, new: NewJob, parts: Parts, nearby: Mapping[bytes, StoredJson]) -> Made:
+def _make(transaction: Transaction, new: NewJob, parts: Parts, nearby: Mapping[str, StoredJson]) -> Made:
     submitted = submit(transaction, new, parts.settings, parts.box)
     if not submitted.finished:
         return submitted, None
-    known = {result_id: nearby[key] for key, result_id in submitted.result_ids.items() if key in nearby}
     base_url = parts.settings.base_url
-    return submitted, show_job(transaction, new.account_id, submitted.job_id, base_url=base_url, known=known)
+    return submitted, show_job(transaction, new.account_id, submitted.job_id, base_url=base_url, known=nearby)
 
 
 def _new_job(request: Request, caller: Caller, admitted: Admitted, *, single: bool) -> NewJob:
