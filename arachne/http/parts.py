@@ -14,6 +14,7 @@ from arachne.database import AsyncDatabase
 from arachne.errors import SetupError
 from arachne.http.authentication import Authenticator
 from arachne.http.limiter import Limiter
+from arachne.http.readiness import ReadinessProbe
 from arachne.http.uploads import Uploads
 from arachne.http.usage_log import UsageLog
 from arachne.http.waiting import JobWatcher
@@ -43,6 +44,7 @@ class Parts:
     storing: asyncio.Semaphore
     uploads: Uploads
     renderer: RenderPool
+    readiness: ReadinessProbe
 
 
 @asynccontextmanager
@@ -65,6 +67,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
         await asyncio.to_thread(parts.waker.close)
         await asyncio.to_thread(parts.cache.close)
         await parts.usage_log.flush()
+        await parts.readiness.close()
         await parts.limiter.close()
         await parts.database.close()
 
@@ -74,7 +77,8 @@ def _open(settings: Settings) -> Parts:
         raise SetupError("Set ARACHNE_DATABASE_URL and ARACHNE_REDIS_URL, or run `arachne up`, which brings its own.")
     if settings.trusted_issuers:
         raise SetupError("This version accepts its own tokens only. Unset ARACHNE_TRUSTED_ISSUERS.")
-    storage, box, database = open_storage(settings), open_secret_box(settings), AsyncDatabase(settings.database_url)
+    storage, box, cache = open_storage(settings), open_secret_box(settings), open_cache(settings)
+    database = AsyncDatabase(settings.database_url)
     return Parts(
         settings=settings,
         database=database,
@@ -85,11 +89,12 @@ def _open(settings: Settings) -> Parts:
         usage_log=UsageLog(database),
         watcher=JobWatcher(database),
         waker=Waker(settings),
-        cache=open_cache(settings),
+        cache=cache,
         loading=asyncio.Semaphore(LOADING),
         storing=asyncio.Semaphore(STORING),
         uploads=Uploads(),
         renderer=RenderPool(settings),
+        readiness=ReadinessProbe(settings, database, storage, cache),
     )
 
 

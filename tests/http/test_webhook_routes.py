@@ -1,11 +1,14 @@
 """Webhook endpoints over HTTP: their secrets, their life, their deliveries."""
 
+import threading
 from datetime import UTC, datetime
 
 import httpx
 import pytest
 from standardwebhooks import Webhook
 
+from arachne.http.routes import webhooks
+from arachne.webhooks.verification import Verification, verify
 from tests.http.conftest import Service, Start
 from tests.http.pictures import png
 from tests.http.sending import ONE, send
@@ -135,3 +138,23 @@ async def test_signatures_can_be_checked_by_a_receiver_in_doubt(shared: Service)
         await call(shared, "POST", "/verify", json={"secret": secret, "headers": fresh, "body": body + " "})
     ).json()
     assert wrong["valid"] is False
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_signatures_are_checked_in_another_thread_and_large_bodies_not_at_all(
+    shared: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body is parsed and written anew in several forms: a third of a second for a megabyte."""
+    threads = list[threading.Thread]()
+
+    def noted(*given: object) -> Verification:
+        threads.append(threading.current_thread())
+        return verify(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(webhooks, "verify", noted)
+    wanted = {"secret": "whsec_AAAA", "headers": {}, "body": "{}"}
+    assert (await call(shared, "POST", "/verify", json=wanted)).status_code == 200
+    assert len(threads) == 1
+    assert threading.current_thread() not in threads
+    large = await call(shared, "POST", "/verify", json={**wanted, "body": "x" * 300_000})
+    assert (large.status_code, large.json()["code"]) == (413, "request_too_large")

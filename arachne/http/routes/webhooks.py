@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 
+import anyio.to_thread
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
@@ -41,6 +42,7 @@ from arachne.webhooks.endpoints import (
 from arachne.webhooks.verification import verify
 
 PATH = "/api/webhooks"
+MAX_VERIFY_BYTES = 256 * 1024  # the body in it is parsed and written anew in several forms; ours are far smaller
 _CURSOR = "endpoints"
 
 
@@ -128,7 +130,7 @@ async def rotate_default(request: Request, parts: Parts) -> Response:
 async def verify_signature(request: Request, _: Parts) -> Response:
     """Whether a received webhook's signature is right and, where not, why."""
     wanted = await bodies.read_model(request, VerifyRequest)
-    verdict = verify(wanted.secret, wanted.headers, wanted.body.encode())
+    verdict = await anyio.to_thread.run_sync(lambda: verify(wanted.secret, wanted.headers, wanted.body.encode()))
     return to_json(VerdictView(**asdict(verdict)).model_dump(mode="json"))
 
 
@@ -140,6 +142,7 @@ def _operation(
     body: type[BaseModel] | None = None,
     query: type[BaseModel] | None = None,
     errors: tuple[int, ...] = (),
+    max_bytes: int = bodies.MAX_SMALL_BYTES,
 ) -> Operation:
     usual = (400, 413, 415, 422, 503) if body is not None else (503,)
     return Operation(
@@ -151,6 +154,7 @@ def _operation(
         body=body,
         query=query,
         errors=tuple(sorted({*usual, *errors})),
+        max_bytes=lambda _settings, _media_type: max_bytes,
     )
 
 
@@ -203,6 +207,7 @@ RESOURCES = (
                 "Whether a received webhook's signature is right, and where not, why",
                 {200: Answer("The verdict", VerdictView)},
                 body=VerifyRequest,
+                max_bytes=MAX_VERIFY_BYTES,
             )
         },
     ),
