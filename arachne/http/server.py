@@ -6,6 +6,7 @@ from types import FrameType
 import uvicorn
 
 from arachne.http.app import App, create_app
+from arachne.http.protocol import HttpProtocol
 from arachne.settings import Settings
 
 KEEP_ALIVE_S = 75
@@ -56,7 +57,7 @@ def configure(app: App, settings: Settings) -> uvicorn.Config:
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http="h11",
+        http=HttpProtocol,
         ws="none",
         lifespan="on",
         access_log=False,
