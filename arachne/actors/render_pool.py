@@ -44,6 +44,8 @@ class RenderPool:
     def schedule(self, result_json: bytes, original: bytes, request: RenderRequest) -> "Future[bytes]":
         """The future of a document; it fails with an ArachneError.
 
+        The calling thread must live as long as the pool: the death of the one that started it ends the subprocesses.
+
         Raises:
             Unavailable: too many documents are waiting already.
         """

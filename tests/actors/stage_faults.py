@@ -9,8 +9,8 @@ from arachne.pipeline import ReadRequest
 from arachne.schemas.result import ImageInfo, Result, StageReport
 
 
-def read_or_fail(data: bytes, request: ReadRequest) -> Result:
-    """The bytes as text, unless they name a fault."""
+def read_or_fail(data: bytes, request: ReadRequest, second: object = None) -> Result:
+    """The bytes as text, unless they name a fault; nobody is asked for a second reading."""
     fault = FAULTS.get(data.split(b" ")[0])
     if fault is not None:
         fault()
