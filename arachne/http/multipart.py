@@ -16,7 +16,7 @@ from arachne.http.spool import Spool
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
-MAX_FIELD_BYTES = 256 * 1024
+MAX_TEXT_BYTES = 256 * 1024  # of all text parts together: they are in memory
 MAX_FIELDS = 20
 _BATCH_BYTES = 128 * 1024
 _MAX_HEADER_BYTES = 16 * 1024
@@ -49,7 +49,7 @@ async def read_form(request: Request, spool: Spool, *, max_files: int, max_file_
     Raises:
         MalformedRequest: it can't be parsed.
         TooManyImages: over `max_files` files.
-        RequestTooLarge: a text part is too large.
+        RequestTooLarge: the text parts are too large.
         Unavailable: the files can't be kept.
     """
     _, options = parse_options_header(request.headers.get("content-type"))
@@ -79,6 +79,7 @@ class _Reader:
         self._max_files, self._max_file_bytes = max_files, max_file_bytes
         self._header_name, self._header_value = bytearray(), bytearray()
         self._disposition = b""
+        self._text_bytes = 0
         self._part: FilePart | bytearray | None = None
         self._ended = False
         callbacks: MultipartCallbacks = {
@@ -160,8 +161,9 @@ class _Reader:
             part.size_bytes += len(view)
         elif part is not None:
             part += data[start:end]
-            if len(part) > MAX_FIELD_BYTES:
-                raise RequestTooLarge(f"A text part of the form is over {MAX_FIELD_BYTES:,} bytes.")
+            self._text_bytes += end - start
+            if self._text_bytes > MAX_TEXT_BYTES:
+                raise RequestTooLarge(f"The text parts of the form are over {MAX_TEXT_BYTES:,} bytes.")
 
     def _on_part_end(self) -> None:
         self._part = None

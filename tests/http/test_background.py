@@ -82,7 +82,8 @@ async def test_rows_that_wait_for_company_are_written_at_the_end() -> None:
     log = UsageLog(database)  # type: ignore[arg-type]
     task = asyncio.create_task(log.run())
     log.add(row(1))
-    await asyncio.sleep(0.01)
+    for _ in range(5):
+        await asyncio.sleep(0)  # the task takes its steps
     await stop(task)
     await log.flush()
     assert len(database.asked) == 1

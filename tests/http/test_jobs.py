@@ -162,7 +162,9 @@ async def test_polls_wait_for_a_change_and_answer_304_to_what_is_known(service: 
         asyncio.create_task(get(service, f"{JOBS}/{job_id}?wait=30", **known)),
         asyncio.create_task(get(service, f"{JOBS}/{job_id}?wait=30")),
     ]
-    await asyncio.sleep(0.3)
+    watcher = service.app.starlette.state.parts.watcher
+    while watcher._waited[job_id] < len(polls):  # noqa: ASYNC110  # only the watcher knows who waits
+        await asyncio.sleep(0.01)
     claimed = await worker.claim()
     await worker.finish(claimed[0])
     for poll in polls:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from arachne.http import openapi
 from arachne.http.routes import all_resources
 from tests.http.conftest import BASE_URL, Service
 
@@ -59,3 +60,18 @@ async def test_the_page_names_every_route_and_loads_nothing_from_elsewhere(share
     assert not re.search(r"<script|https?://|<link|<img", response.text)
     for resource in all_resources():
         assert resource.path in response.text
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_the_description_is_made_once(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes some 50 ms, and anybody may ask for it."""
+    made, describe = list[object](), openapi.describe
+
+    def noted(*given: object) -> object:
+        made.append(given)
+        return describe(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(openapi, "describe", noted)
+    first, second = [await service.client.get("/openapi.json") for _ in range(2)]
+    assert first.content == second.content
+    assert len(made) == 1

@@ -4,13 +4,14 @@ import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from arachne.errors import MalformedRequest, Unavailable
+from arachne.errors import MalformedRequest, RequestTooLarge, Unavailable
 from arachne.http import bodies
 from arachne.http.multipart import read_form
 from arachne.http.spool import Spool
@@ -143,3 +144,11 @@ def test_a_spool_that_was_read_goes_on_at_its_end() -> None:
     spool.add(b"defg")
     assert (spool.read(0, 99), spool.size_bytes) == (b"abcdefg", 7)
     spool.close()
+
+
+async def test_text_parts_are_bounded_together() -> None:
+    head = b'--x\r\nContent-Disposition: form-data; name="%d"\r\n\r\n'
+    body = [piece for number in range(4) for piece in (head % number, b"x" * 100_000, b"\r\n")]
+    form = request_of([*body, b"--x--\r\n"], "multipart/form-data; boundary=x")
+    with pytest.raises(RequestTooLarge), closing(Spool()) as spool:
+        await read_form(form, spool, max_files=1, max_file_bytes=1)

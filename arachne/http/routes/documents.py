@@ -2,6 +2,7 @@
 
 from html import escape
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -21,7 +22,10 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'
 
 async def show_openapi(request: Request, parts: Parts) -> Response:
     """The OpenAPI document."""
-    response = to_json(openapi.describe(request.app.state.resources, parts.settings))
+    state = request.app.state
+    if not hasattr(state, "openapi"):  # made once, in a thread: it takes 50 ms and is open to all
+        state.openapi = await anyio.to_thread.run_sync(openapi.describe, state.resources, parts.settings)
+    response = to_json(state.openapi)
     response.headers["Cache-Control"] = "public, max-age=300"
     return response
 
