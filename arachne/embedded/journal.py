@@ -51,6 +51,7 @@ class Journal:
         self._name, self._log, self._echo = name, log, echo
         self._partial = b""
         self._file = self._open()
+        self._failing = False
 
     def read(self, pipe: int) -> bool:
         """Take some of what `pipe` (non-blocking) has now; False once it is closed at the other end."""
@@ -74,15 +75,30 @@ class Journal:
         self._file.close()
 
     def _take(self, chunk: bytes) -> None:
-        self._file.write(chunk)
-        if self._file.tell() > _MAX_LOG_BYTES:
-            self._file.close()
-            self._log.replace(self._log.with_suffix(".log.1"))
-            self._file = self._open()
+        self._keep(chunk)
         *lines, self._partial = (self._partial + chunk).split(b"\n")
         self._partial = self._partial[-_CHUNK_BYTES:]
         for line in lines:
             self._echo.say(self._name, line.decode(errors="replace").rstrip())
+
+    def _keep(self, chunk: bytes) -> None:
+        """`chunk` is in the file, if the disk takes it: a full one must not end those who write."""
+        try:
+            self._file.write(chunk)
+            if self._file.tell() > _MAX_LOG_BYTES:
+                self._turn_over()
+        except OSError as error:
+            if not self._failing:
+                self._echo.say(self._name, f"the log {self._log} can't be written: {error.strerror}")
+            self._failing = True
+        else:
+            self._failing = False
+
+    def _turn_over(self) -> None:
+        with suppress(FileNotFoundError):  # somebody removed it
+            self._log.replace(self._log.with_suffix(".log.1"))
+        full, self._file = self._file, self._open()
+        full.close()
 
     def _open(self) -> BinaryIO:
         return os.fdopen(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab", buffering=0)

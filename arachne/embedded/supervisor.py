@@ -91,8 +91,17 @@ class Supervisor:
     def _start_due(self) -> None:
         for watch in self._watches:
             if watch.process is None and time.monotonic() >= watch.start_at and not self._stopping:
-                watch.process, watch.started_at = watch.part.start(), time.monotonic()
-                self._listen(watch.process, watch.part.journal)
+                self._start(watch)
+
+    def _start(self, watch: _Watch) -> None:
+        watch.started_at = time.monotonic()
+        try:
+            watch.process = watch.part.start()
+        except (OSError, subprocess.SubprocessError) as error:  # no memory or disk left just now: others go on
+            self._plan_restart(watch, f"can't be started ({error})", forced=True)
+            return
+        watch.started_at = time.monotonic()
+        self._listen(watch.process, watch.part.journal)
 
     def _listen(self, process: subprocess.Popen[bytes], journal: Journal | None) -> None:
         if process.stdout is None or journal is None:

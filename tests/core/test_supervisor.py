@@ -93,6 +93,24 @@ def test_killed_part_is_restarted_and_its_death_reported(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("quick")
+def test_start_that_the_machine_refuses_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No memory for a process just now, however often: the part starts once there is, and nothing else falls."""
+    monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.01)
+    stage, spawned, refusals = Stage(tmp_path, PATIENT), spawn, 0
+
+    def refuse(*args: object, **options: object) -> subprocess.Popen[bytes]:
+        nonlocal refusals
+        refusals += 1
+        if refusals <= 7:
+            raise BlockingIOError("Resource temporarily unavailable")
+        return spawned(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(f"{__name__}.spawn", refuse)
+    stage.run(lambda: stage.supervisor.stop() if stage.logged() else None)
+    assert len(stage.started) == 1
+    assert "can't be started (Resource temporarily unavailable)" in stage.shown.getvalue()
+
+
 def test_part_that_cannot_start_says_why(tmp_path: Path) -> None:
     """After some quick failures in a row the supervisor ends with the part's name, status and last words."""
     stage = Stage(tmp_path, "import sys; sys.exit('no such database')")
@@ -172,3 +190,20 @@ def test_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert sizes.keys() == {"part.log", "part.log.1"}
     assert max(sizes.values()) <= 1100
     assert log.with_name("part.log.1").stat().st_mode & 0o077 == 0
+
+
+def test_full_disk_ends_nobody(tmp_path: Path) -> None:
+    """What can't be written to the log is still shown, and it is said once that the log lacks it."""
+    shown = io.StringIO()
+    echo = Echo(shown)
+    full = Journal("part", Path("/dev/full"), echo)
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    for line in (b"one\n", b"two\n"):
+        os.write(writer, line)
+        assert full.read(reader)
+    echo.flush()
+    for end in (reader, writer):
+        os.close(end)
+    full.close()
+    lines = [line.split(maxsplit=1)[1] for line in shown.getvalue().splitlines()]
+    assert lines == ["the log /dev/full can't be written: No space left on device", "one", "two"]
