@@ -1,10 +1,17 @@
+FROM python:3.12-slim AS wheels
+COPY requirements.lock /src/
+# Everything the lock names, each file checked against its hashes; what builds the package is among it.
+RUN pip wheel --no-cache-dir --require-hashes --requirement /src/requirements.lock --wheel-dir /wheels \
+    && pip install --no-cache-dir --no-index --find-links /wheels hatchling
+COPY pyproject.toml README.md LICENSE /src/
+COPY arachne /src/arachne
+RUN pip wheel --no-cache-dir --no-index --no-deps --no-build-isolation --wheel-dir /wheels /src
+
 FROM python:3.12-slim
 RUN useradd --create-home --uid 10001 arachne && install -d -o arachne -g arachne /data
-COPY pyproject.toml README.md LICENSE requirements.lock /src/
-COPY arachne /src/arachne
-# The lock's versions bind, without the packages that only development needs.
-RUN grep -E '^[a-z0-9]' /src/requirements.lock | sed 's/ \\$//' > /tmp/versions \
-    && pip install --no-cache-dir --constraint /tmp/versions /src && rm -r /src /tmp/versions
+# Of these wheels alone, and only those the package needs: none that only development does.
+RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
+    pip install --no-cache-dir --no-index --find-links /wheels arachne-vision
 USER arachne
 WORKDIR /home/arachne
 VOLUME /data

@@ -1,4 +1,4 @@
-"""Every error Arachne raises on purpose.
+"""Every error Arachne raises on purpose: `code` is the stable word clients branch on, `message` says what to do.
 
 ArachneError                       code · http_status · retryable
 ├── RequestError                   what the caller sent can't be served (4xx)
@@ -39,11 +39,10 @@ ArachneError                       code · http_status · retryable
 │   ├── WorkerLost                 worker_lost
 │   └── DeadlineExceeded           deadline_exceeded
 └── SetupError                     this machine or its settings need mending; says how
-
-`code` is the stable word clients branch on, `message` says what to do about it.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, TypedDict
 
 
@@ -220,7 +219,7 @@ class QueueFull(Unavailable):
 class ImageError(ArachneError):
     """One image can't be read. `stage` names where, when a stage raised it."""
 
-    code, http_status, title = "read_failed", 422, "Image can't be read"
+    code, http_status, title = "read_failed", 422, "Read failed"
 
     def __init__(self, message: str, *, stage: str | None = None) -> None:
         super().__init__(message)
@@ -228,11 +227,7 @@ class ImageError(ArachneError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Cross process borders with the stage kept."""
-        return _rebuild_image_error, (type(self), self.message, self.stage)
-
-
-def _rebuild_image_error(kind: type[ImageError], message: str, stage: str | None) -> ImageError:
-    return kind(message, stage=stage)
+        return partial(type(self), self.message, stage=self.stage), ()
 
 
 class ImageTooLarge(ImageError):
@@ -267,8 +262,6 @@ class FetchFailed(ImageError):
 
 class ReadFailed(ImageError):
     """The reader failed on this image."""
-
-    code, title = "read_failed", "Read failed"
 
 
 class TimedOut(ImageError):

@@ -21,11 +21,6 @@ class ImageHeader:
     height: int
     frames: int
 
-    @property
-    def mime(self) -> str:
-        """The media type of the format."""
-        return f"image/{self.format}"
-
 
 def sniff(source: bytes | Path) -> ImageHeader:
     """The header of an image given by its bytes or its file; names are never looked at.

@@ -40,7 +40,9 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address the API listens on")
     port: int = Field(8000, ge=0, le=65535, description="Port the API listens on")
-    public_url: str | None = Field(None, description="URL clients reach the API by; http://HOST:PORT when unset")
+    public_url: str | None = Field(
+        None, description="URL clients reach the API by, one for all machines; http://HOST:PORT when unset"
+    )
     trusted_proxies: list[str] = Field([], description="Addresses whose X-Forwarded-For is believed (JSON list)")
     trusted_hosts: list[str] = Field(["*"], description="Host headers that are answered (JSON list)")
     trusted_issuers: list[dict[str, object]] = Field([], description="External token issuers (JSON list)")
@@ -120,6 +122,19 @@ class Settings(BaseSettings):
         """The URL clients reach the API by, without a trailing slash; also the token issuer."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return (self.public_url or f"http://{host}:{self.port}").rstrip("/")
+
+    def require_base_url(self) -> Self:
+        """These settings, where `base_url` is one that clients can use.
+
+        Raises:
+            SetupError: HOST is no address to reach anything by, and PUBLIC_URL is unset.
+        """
+        if self.public_url is None and self.host in {"", "0.0.0.0", "::"}:  # noqa: S104
+            raise SetupError(
+                f"Set ARACHNE_PUBLIC_URL to the URL clients use: ARACHNE_HOST is {self.host or 'empty'}, every address "
+                "of this machine, and tokens and links need one. With several machines set the same one on each."
+            )
+        return self
 
     @property
     def vlm_protocol(self) -> Literal["ollama", "openai", "none"]:

@@ -9,6 +9,8 @@ from arachne.cli.options import DataDir, Json, load
 from arachne.cli.output import print_record, print_rows, say
 
 app = typer.Typer(help="Create, list and disable accounts.", no_args_is_help=True)
+client = typer.Typer(help="Clients of accounts.", no_args_is_help=True)
+app.add_typer(client, name="client")
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
 
 
@@ -52,3 +54,20 @@ def disable(name: Name, data_dir: DataDir = None) -> None:
     with session_on(load(data_dir)) as session:
         accounts.disable_account(session, name)
     say(f"{name} is disabled.")
+
+
+@client.command()
+def rotate(
+    client_id: Annotated[str, typer.Argument(help="Id of the client.")],
+    grace: Annotated[float, typer.Option(min=0, help="Seconds the old secret goes on working.")] = 86_400,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Give a client a new secret. It is shown this once; the old one works on for a while."""
+    from arachne import accounts
+    from arachne.cli.connection import session_on
+
+    with session_on(load(data_dir)) as session:
+        made = accounts.rotate_client(session, client_id, grace_s=grace)
+    print_record(asdict(made), as_json=json)
+    say("Keep the client secret: it is not shown again.")

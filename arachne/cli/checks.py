@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from arachne import languages
 from arachne.embedded import binaries, instance
 from arachne.embedded.process import server_owner
-from arachne.errors import ArachneError, SetupError
+from arachne.errors import ArachneError, SetupError, Unavailable
 from arachne.settings import Settings
 
 State = Literal["ok", "warning", "failed"]
@@ -42,7 +42,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield from _embedded(settings)
     attached, running = _attach(settings)
     yield running
-    yield from (_postgres(attached), _redis(attached))
+    yield from (_postgres(attached), _redis(attached), _secret_key(attached))
     yield _storage(settings)
     yield _disk(settings)
     yield _vlm(settings)
@@ -122,12 +122,43 @@ def _redis(settings: Settings) -> Check:
         return Check("redis", "warning", "not running", "Starts with `arachne up`.")
     try:
         with redis.Redis.from_url(settings.redis_url, socket_timeout=_TIMEOUT_S) as client:
-            policy = client.config_get("maxmemory-policy").get("maxmemory-policy", "noeviction")
+            client.ping()
+            policy = _eviction(client)
     except (redis.RedisError, ValueError) as error:
         return Check("redis", "failed", _first_line(error), "Check ARACHNE_REDIS_URL and that the server runs.")
+    if policy is None:
+        return Check("redis", "warning", "answers, but not what its settings are", "See that it evicts no keys.")
     if policy != "noeviction":
         return Check("redis", "warning", f"maxmemory-policy is {policy}", "Set maxmemory-policy to noeviction.")
     return Check("redis", "ok", "answers")
+
+
+def _eviction(client: redis.Redis) -> str | None:
+    """The server's maxmemory-policy; None where it lets nobody ask, as many hosted ones do."""
+    try:
+        return str(client.config_get("maxmemory-policy").get("maxmemory-policy", "noeviction"))
+    except redis.ResponseError:
+        return None
+
+
+def _secret_key(settings: Settings) -> Check:
+    """Whether this machine's key opens what the database holds; makes none."""
+    from arachne import secretbox
+    from arachne.database import Database
+
+    where = "ARACHNE_SECRET_KEY" if settings.secret_key else str(secretbox.key_file(settings))
+    if settings.database_url is None or (settings.secret_key is None and not secretbox.key_file(settings).exists()):
+        return Check("secret key", "ok", f"{where}, made at the first start" if not settings.secret_key else where)
+    database = Database(settings.database_url, pool_size=1)
+    try:
+        database.run(secretbox.check_box, secretbox.SecretBox(secretbox.load_secret_keys(settings)))
+    except Unavailable:
+        return Check("secret key", "warning", f"{where}, not compared with the database's", "Start the database.")
+    except SetupError as error:
+        return Check("secret key", "failed", where, error.message)
+    finally:
+        database.close()
+    return Check("secret key", "ok", where)
 
 
 def _storage(settings: Settings) -> Check:

@@ -39,6 +39,7 @@ def keep_house(settings: Settings) -> None:
         SetupError: the port or the data folder is taken, or a part can't start; says why.
         KeyboardInterrupt: the signal came before everything was started.
     """
+    settings.require_base_url()
     settings = settings.model_copy(update={"port": choose_port(settings.host, settings.port)})
     echo = Echo()
     try:

@@ -24,7 +24,7 @@ def _prepare(settings: Settings) -> Settings:
     from arachne.embedded.instance import attach
 
     logs.configure(settings.log_level)
-    return attach(settings)
+    return attach(settings).require_base_url()
 
 
 def api(host: Host = None, port: Port = None, data_dir: DataDir = None) -> None:

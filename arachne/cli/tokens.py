@@ -1,4 +1,4 @@
-"""`arachne token`: an access token for the operator."""
+"""`arachne token`: an access token for the operator. `arachne rotate-keys`: a new key to sign tokens with."""
 
 from typing import Annotated
 
@@ -10,6 +10,7 @@ from arachne.cli.options import DataDir, load
 def register(app: typer.Typer) -> None:
     """Add this command to `app`."""
     app.command("token")(token)
+    app.command("rotate-keys")(rotate_keys)
 
 
 def token(
@@ -25,8 +26,22 @@ def token(
     from arachne.secretbox import open_secret_box
     from arachne.tokens import issue_operator_token
 
-    settings = attach(load(data_dir), needs=["database_url"])
+    settings = attach(load(data_dir), needs=["database_url"]).require_base_url()
     with session_on(settings) as session:
         box = open_secret_box(settings)
         issued = issue_operator_token(session, box, settings, name, scope or CLIENT_SCOPES, ttl)
     typer.echo(issued)
+
+
+def rotate_keys(data_dir: DataDir = None) -> None:
+    """Sign tokens with a new key from now on; those of the old one stay valid until they expire. Prints its id."""
+    from arachne import signing_keys
+    from arachne.cli.connection import session_on
+    from arachne.embedded.instance import attach
+    from arachne.secretbox import open_secret_box
+
+    settings = attach(load(data_dir), needs=["database_url"])
+    box = open_secret_box(settings)
+    with session_on(settings) as session:
+        kid = signing_keys.rotate_keys(session, box)
+    typer.echo(kid)

@@ -3,18 +3,22 @@
 import json
 import socket
 import sys
+from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import redis
 
 from arachne import __version__, cli, formats, logs
-from arachne.accounts import find_account
+from arachne.accounts import find_account, find_client, secret_matches
+from arachne.cli.checks import examine
 from arachne.database import Database
 from arachne.embedded import datadir
 from arachne.embedded.instance import Instance, announce, attach
 from arachne.errors import SetupError
 from arachne.settings import Settings
+from arachne.signing_keys import public_keys
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -55,6 +59,70 @@ def test_account_is_created_listed_and_disabled(run: Run, database: Database) ->
     assert listed[0]["disabled_at"].endswith("Z")
     with database.transaction() as transaction:
         assert find_account(transaction.session, "acme").disabled_at is not None
+
+
+@pytest.mark.usefixtures("connected")
+def test_client_gets_a_new_secret(run: Run, database: Database) -> None:
+    """`account client rotate` prints it once; the old one works on for as long as asked."""
+    made = json.loads(run("account", "create", "acme", "--json")[1])
+    code, out, err = run("account", "client", "rotate", made["client_id"], "--grace", "0", "--json")
+    rotated = json.loads(out)
+    assert (code, rotated["client_id"]) == (0, made["client_id"])
+    assert rotated["client_secret"] not in err
+    with database.transaction() as transaction:
+        client = find_client(transaction.session, made["client_id"])
+    assert secret_matches(client, rotated["client_secret"])
+    assert not secret_matches(client, made["client_secret"])
+    assert run("account", "client", "rotate", "cli_nobody")[0] == 1
+
+
+@pytest.mark.usefixtures("connected")
+def test_rotated_keys_sign_and_old_ones_verify(run: Run, database: Database) -> None:
+    """`rotate-keys` prints the id of the key that signs from now on; the former one stays published."""
+    run("account", "create", "acme")
+    run("token", "acme")
+    code, out, _ = run("rotate-keys")
+    with database.transaction() as transaction:
+        published = [key["kid"] for key in public_keys(transaction.session)]
+    assert (code, published[0], len(published)) == (0, out.strip(), 2)
+    header = run("token", "acme")[1].partition(".")[0]
+    assert json.loads(urlsafe_b64decode(header + "=="))["kid"] == out.strip()
+
+
+@pytest.mark.usefixtures("connected")
+def test_parts_on_every_address_need_a_public_url(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They don't start with links that lead nowhere."""
+    monkeypatch.setenv("ARACHNE_REDIS_URL", "redis://127.0.0.1:1")
+    code, _, err = run("api", "--host", "0.0.0.0")
+    assert (code, "ARACHNE_PUBLIC_URL" in err) == (3, True)
+    code, _, err = run("up", "--host", "0.0.0.0", "--port", "0")
+    assert (code, "ARACHNE_PUBLIC_URL" in err) == (3, True)
+
+
+@pytest.mark.usefixtures("connected")
+def test_doctor_knows_another_secret_key(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose key doesn't open the database's secrets is told to take the right one."""
+
+    def look() -> dict[str, str]:
+        return {check["name"]: check["state"] for check in json.loads(run("doctor", "--json")[1])}
+
+    run("account", "create", "acme")
+    run("token", "acme")
+    assert look()["secret key"] == "ok"
+    monkeypatch.setenv("ARACHNE_SECRET_KEY", "another key that is long enough")
+    assert look()["secret key"] == "failed"
+    assert run("token", "acme")[0] == 3
+
+
+def test_doctor_takes_a_redis_that_hides_its_settings(monkeypatch: pytest.MonkeyPatch, redis_url: str) -> None:
+    """Hosted servers often refuse CONFIG: a warning, since they do answer."""
+
+    def refuse(*_: object) -> None:
+        raise redis.ResponseError("unknown command 'CONFIG'")
+
+    monkeypatch.setattr(redis.Redis, "config_get", refuse)
+    checks = {check.name: check for check in examine(Settings(redis_url=redis_url))}
+    assert (checks["redis"].state, bool(checks["redis"].mend)) == ("warning", True)
 
 
 @pytest.mark.usefixtures("connected")

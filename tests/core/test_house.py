@@ -102,6 +102,15 @@ def test_lock_pins_everything_with_hashes() -> None:
     assert {canonicalize_name(Requirement(line).name) for line in wanted} <= pinned
 
 
+def test_image_is_built_of_files_the_lock_has_hashes_of() -> None:
+    """Wheels are checked against the lock's hashes, and nothing else is asked of a registry."""
+    lines = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    installs = re.findall(r"pip (?:install|wheel) [^&\n]*", lines)
+    assert sum("--require-hashes --requirement /src/requirements.lock" in one for one in installs) == 1
+    assert all("--no-index" in one for one in installs if "--require-hashes" not in one)
+    assert len(installs) == 4
+
+
 def test_lock_serves_the_oldest_python() -> None:
     """On 3.11.0 to 3.11.2 redis needs a package that later ones don't."""
     lock = (ROOT / "requirements.lock").read_text()

@@ -41,7 +41,6 @@ def test_format_and_size_come_from_the_bytes(image_format: str, tmp_path: Path) 
     (tmp_path / "misnamed.txt").write_bytes(data)
     expected = ImageHeader(image_format, 37, 21, 1)
     assert sniff(data) == expected == sniff(tmp_path / "misnamed.txt")
-    assert expected.mime == f"image/{image_format}"
 
 
 @pytest.mark.parametrize("image_format", ["png", "webp", "gif", "tiff", "avif"])

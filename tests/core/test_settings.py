@@ -78,6 +78,15 @@ def test_the_base_url_comes_from_settings_alone() -> None:
     assert Settings.load(host="::1", port=9).base_url == "http://[::1]:9"
 
 
+def test_an_address_nobody_can_call_needs_a_public_url() -> None:
+    """Listening everywhere says nothing of how clients get here; tokens and links would name 0.0.0.0."""
+    for host in ("0.0.0.0", "::"):
+        with pytest.raises(SetupError, match="ARACHNE_PUBLIC_URL"):
+            Settings.load(host=host).require_base_url()
+        assert Settings.load(host=host, public_url="https://ocr.example").require_base_url()
+    assert Settings.load().require_base_url().base_url == "http://127.0.0.1:8000"
+
+
 @pytest.mark.parametrize(
     ("text", "window"), [("20/minute", (20, 60)), ("5/10 seconds", (5, 10)), ("1000/2hours", (1000, 7200))]
 )
