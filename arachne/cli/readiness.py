@@ -5,6 +5,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
+from http.client import HTTPException
 
 from arachne.embedded.journal import Echo
 
@@ -41,7 +42,8 @@ class Readiness:
             with _OPENER.open(f"{self._url}/readyz", timeout=_TIMEOUT_S):
                 return None
         except urllib.error.HTTPError as error:
-            with error:
+            with error, suppress(OSError, HTTPException):
                 return f"{error.code} {error.read(500).decode(errors='replace')}"
-        except (OSError, ValueError) as error:
+            return str(error.code)
+        except (OSError, ValueError, HTTPException) as error:  # also half an answer, of one that is being killed
             return str(error)
