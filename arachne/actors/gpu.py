@@ -96,7 +96,7 @@ def _run(settings: Settings, read: Read) -> None:
     waker, cache, pool = Waker(settings), open_cache(settings), StagePool(read, settings)
     finisher = Finisher(database, cache, settings, waker.wake_webhooks)
     means = Means(database, open_storage(settings), settings, reader.key_of, reader.request_of, finisher)
-    heartbeat = Heartbeat(settings.database_url, KIND)
+    heartbeat = Heartbeat(settings.database_url, KIND, reader.facts.languages)
     dispatcher = Dispatcher(means, pool, lambda: heartbeat.worker_id)
     heartbeat.start(dispatcher.abandon)
     try:

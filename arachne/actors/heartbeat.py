@@ -1,7 +1,7 @@
 """The worker's beat: a thread and a connection of its own, so that no load on the others can make it seem dead."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Event, Thread
 
 from arachne.database import Database
@@ -14,13 +14,14 @@ log = logging.getLogger(__name__)
 class Heartbeat:
     """A registered worker, kept alive from `start` to `stop`; `worker_id` is the one it has now."""
 
-    def __init__(self, database_url: str, kind: str) -> None:
+    def __init__(self, database_url: str, kind: str, languages: Sequence[str] | None = None) -> None:
         self._database = Database(database_url, pool_size=1)
         self._kind = kind
+        self._languages = languages
         self._stopped = Event()
         self._on_lost: Callable[[], object] = lambda: None
         self._thread = Thread(target=self._run, name="arachne-heartbeat", daemon=True)
-        self.worker_id = self._database.run(register, kind)
+        self.worker_id = self._register()
 
     def start(self, on_lost: Callable[[], object]) -> None:
         """Beat from now on. Where the worker was taken for dead, it registers anew and `on_lost` is told."""
@@ -54,6 +55,9 @@ class Heartbeat:
     def _beat(self) -> None:
         if self._database.run(beat, self.worker_id):
             return
-        lost, self.worker_id = self.worker_id, self._database.run(register, self._kind)
+        lost, self.worker_id = self.worker_id, self._register()
         log.warning("worker %s was taken for dead; it goes on as %s", lost, self.worker_id)
         self._on_lost()
+
+    def _register(self) -> str:
+        return self._database.run(register, self._kind, languages=self._languages)

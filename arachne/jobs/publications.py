@@ -1,4 +1,7 @@
-"""What the workers are, as they publish it for the API: the versions that cached results depend on, and languages."""
+"""What the workers are, as they publish it for the API: the versions that cached results depend on, and languages.
+
+Whichever worker claims an image has to be able to read it, so the API offers the languages that all living ones have.
+"""
 
 import json
 
@@ -17,6 +20,7 @@ WHERE publication.value IS DISTINCT FROM EXCLUDED.value
 _PUBLISHED = text(
     "SELECT name, value FROM publication WHERE name IN ('pipeline_version', 'languages', 'model_version')"
 )
+_LANGUAGES = text("SELECT languages FROM worker WHERE languages IS NOT NULL ORDER BY worker_id")
 
 
 def publish(transaction: Transaction, facts: Published) -> None:
@@ -31,9 +35,16 @@ def publish(transaction: Transaction, facts: Published) -> None:
 
 
 def published(transaction: Transaction) -> Published | None:
-    """What workers published last, None before any did. It outlives them."""
+    """What workers published last, None before any did. It outlives them; of living ones the common languages count."""
     rows = transaction.session.execute(_PUBLISHED)
     values = {row.name: row.value["value"] for row in rows}
     if "pipeline_version" not in values:
         return None
-    return Published(values["pipeline_version"], tuple(values.get("languages", ())), values.get("model_version", {}))
+    languages = _common(transaction) or tuple(values.get("languages", ()))
+    return Published(values["pipeline_version"], languages, values.get("model_version", {}))
+
+
+def _common(transaction: Transaction) -> tuple[str, ...]:
+    """The languages every living worker reads, in the first one's order; none where none lives or says."""
+    first, *others = [*transaction.session.scalars(_LANGUAGES)] or [[]]
+    return tuple(code for code in first if all(code in other for other in others))

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Sequence
 
 from sqlalchemy import text
 
@@ -11,7 +12,8 @@ from arachne.ids import new_id
 BEAT_S = 2.0
 
 _REGISTER = text("""
-INSERT INTO worker (worker_id, kind, host, pid, beat_at) VALUES (:worker_id, :kind, :host, :pid, now())
+INSERT INTO worker (worker_id, kind, host, pid, languages, beat_at)
+VALUES (:worker_id, :kind, :host, :pid, CAST(:languages AS text[]), now())
 """)
 _BEAT = text("UPDATE worker SET beat_at = now() WHERE worker_id = :worker_id")
 _EXPIRE = text("DELETE FROM worker WHERE beat_at < now() - make_interval(secs => :lease_s) RETURNING worker_id")
@@ -19,11 +21,18 @@ _FORGET = text("DELETE FROM worker WHERE worker_id = :worker_id")
 _REAPED = text("DELETE FROM worker WHERE host = :host AND pid = :pid RETURNING worker_id")
 
 
-def register(transaction: Transaction, kind: str, *, host: str | None = None, pid: int | None = None) -> str:
-    """Id of a new worker: this process, unless told otherwise."""
+def register(
+    transaction: Transaction,
+    kind: str,
+    *,
+    host: str | None = None,
+    pid: int | None = None,
+    languages: Sequence[str] | None = None,
+) -> str:
+    """Id of a new worker: this process, unless told otherwise. `languages` are those it can read."""
     worker_id = new_id("wrk")
     row = {"worker_id": worker_id, "kind": kind, "host": host or socket.gethostname(), "pid": pid or os.getpid()}
-    transaction.session.execute(_REGISTER, row)
+    transaction.session.execute(_REGISTER, row | {"languages": None if languages is None else list(languages)})
     return worker_id
 
 

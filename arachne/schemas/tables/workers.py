@@ -2,18 +2,24 @@
 
 from datetime import datetime
 
+from sqlalchemy import Text
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlmodel import Field, SQLModel
 
 from arachne.schemas.tables.columns import Json, Moment, created_now
 
 
 class Worker(SQLModel, table=True):
-    """A process that claims images. Dead when `beat_at` is older than the lease, by the database's clock."""
+    """A process that claims images. Dead when `beat_at` is older than the lease, by the database's clock.
+
+    `languages` are those it can read; None where it doesn't say.
+    """
 
     worker_id: str = Field(primary_key=True)
     kind: str
     host: str
     pid: int
+    languages: list[str] | None = Field(default=None, sa_type=ARRAY(Text))
     started_at: datetime = created_now()
     beat_at: datetime = Field(sa_type=Moment, index=True)
 

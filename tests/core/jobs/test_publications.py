@@ -1,6 +1,7 @@
 """What workers publish reaches the API."""
 
 from arachne.jobs.publications import Published, publish, published
+from arachne.jobs.workers import register, unregister
 
 
 def test_nothing_is_published_at_first(database) -> None:
@@ -32,3 +33,16 @@ def test_unchanged_facts_are_not_written_again(database) -> None:
         assert (
             transaction.session.execute(text("SELECT name, xmin::text FROM publication ORDER BY name")).all() == before
         )
+
+
+def test_languages_are_those_every_living_worker_reads(database) -> None:
+    """Any of them may claim the image. When the poorer one has left, the others' languages are offered again."""
+    rich, poor = ("eng", "deu", "tha"), ("eng", "tha")
+    for languages in (poor, rich):
+        database.run(publish, Published("p1", languages))
+    database.run(register, "gpu", languages=rich)
+    lesser = database.run(register, "gpu", languages=poor)
+    database.run(register, "gpu")
+    assert database.run(published).languages == ("eng", "tha")
+    database.run(unregister, lesser)
+    assert database.run(published).languages == rich
