@@ -6,7 +6,7 @@ from starlette.datastructures import Headers
 
 from arachne.http.waiting import MAX_WAIT_S
 
-_WAIT = re.compile(r"wait(?:\s*=\s*\"?(?P<seconds>\d{1,9})\"?)?", re.ASCII | re.IGNORECASE)
+_WAIT = re.compile(r"wait(?:\s*=\s*\"?(?P<seconds>\d{1,100})\"?)?", re.ASCII | re.IGNORECASE)
 
 
 def read_wait(headers: Headers) -> int | None:

@@ -83,7 +83,7 @@ def _ours(error: ArachneError, exchange: Exchange) -> Response:
     if error.errors:
         members["errors"] = list(error.errors)
     response = render(exchange, error.http_status, error.code, error.title, error.message, **members)
-    if error.http_status in {429, 503}:
+    if error.http_status in {429, 503} or error.retry_after_s is not None:
         wait_s = DEFAULT_RETRY_S if error.retry_after_s is None else error.retry_after_s
         response.headers["Retry-After"] = str(max(1, math.ceil(wait_s)))
     if isinstance(error, InvalidToken):

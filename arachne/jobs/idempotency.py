@@ -1,14 +1,15 @@
 """`Idempotency-Key`: the first request with a key makes the job, every other one gets that job.
 
 The key is reserved and committed when the headers are in, so that a second request that comes while the first is
-still being read is told so. A reservation ends after its lease, whatever became of the process that made it.
+still being read is told so. The request renews its lease while it is read; when its process dies, the key is free
+seconds later.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from hashlib import sha256
+from uuid import UUID, uuid4
 
 from sqlalchemy import text
 
@@ -16,16 +17,18 @@ from arachne.database import Transaction
 from arachne.errors import IdempotencyKeyInUse, IdempotencyKeyReused
 from arachne.settings import Settings
 
-LEASE_S = 120.0
+LEASE_S = 15.0
+RENEW_S = 5.0
 
 _RESERVE = text("""
-INSERT INTO idempotency_key (account_id, key, lease_until, expires_at)
-VALUES (:account_id, :key, now() + make_interval(secs => :lease_s), now() + make_interval(secs => :ttl_s))
+INSERT INTO idempotency_key (account_id, key, holder, lease_until, expires_at)
+VALUES (:account_id, :key, :holder, now() + make_interval(secs => :lease_s), now() + make_interval(secs => :ttl_s))
 ON CONFLICT (account_id, key) DO UPDATE
-SET fingerprint = NULL, job_id = NULL, lease_until = EXCLUDED.lease_until, expires_at = EXCLUDED.expires_at
+SET fingerprint = NULL, job_id = NULL, holder = EXCLUDED.holder,
+    lease_until = EXCLUDED.lease_until, expires_at = EXCLUDED.expires_at
 WHERE idempotency_key.expires_at <= now()
    OR (idempotency_key.job_id IS NULL AND idempotency_key.lease_until <= now())
-RETURNING lease_until
+RETURNING holder
 """)
 _FIND = text("SELECT fingerprint, job_id FROM idempotency_key WHERE account_id = :account_id AND key = :key")
 _TAKEN = text("""
@@ -34,21 +37,25 @@ SELECT EXISTS (SELECT 1 FROM idempotency_key WHERE account_id = :account_id AND 
 """)
 _COMPLETE = text("""
 UPDATE idempotency_key SET job_id = :job_id, fingerprint = :fingerprint
-WHERE account_id = :account_id AND key = :key AND job_id IS NULL AND lease_until = :lease_until
+WHERE account_id = :account_id AND key = :key AND job_id IS NULL AND holder = :holder
+""")
+_RENEW = text("""
+UPDATE idempotency_key SET lease_until = now() + make_interval(secs => :lease_s)
+WHERE account_id = :account_id AND key = :key AND job_id IS NULL AND holder = :holder
 """)
 _RELEASE = text("""
 DELETE FROM idempotency_key
-WHERE account_id = :account_id AND key = :key AND job_id IS NULL AND lease_until = :lease_until
+WHERE account_id = :account_id AND key = :key AND job_id IS NULL AND holder = :holder
 """)
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """A key held for one request; `lease_until` is the fence."""
+    """A key held for one request; `holder` is the fence."""
 
     account_id: str
     key: str
-    lease_until: datetime
+    holder: UUID
 
 
 @dataclass(frozen=True)
@@ -74,14 +81,19 @@ def reserve(transaction: Transaction, account_id: str, key: str, settings: Setti
     Raises:
         IdempotencyKeyInUse: the first request with it is still being accepted.
     """
-    values = {"account_id": account_id, "key": key, "lease_s": LEASE_S, "ttl_s": settings.idempotency_ttl_s}
-    lease_until = transaction.session.scalar(_RESERVE, values)
-    if lease_until is not None:
-        return Reservation(account_id, key, lease_until)
+    held = Reservation(account_id, key, uuid4())
+    values = {**vars(held), "lease_s": LEASE_S, "ttl_s": settings.idempotency_ttl_s}
+    if transaction.session.scalar(_RESERVE, values) is not None:
+        return held
     found = transaction.session.execute(_FIND, {"account_id": account_id, "key": key}).first()
     if found is None or found.job_id is None:
         raise _in_use()
     return Remembered(found.job_id, bytes(found.fingerprint))
+
+
+def renew(transaction: Transaction, reservation: Reservation) -> None:
+    """The key stays held for another lease; nothing, where it stands for a job by now or was taken over."""
+    transaction.session.execute(_RENEW, {**vars(reservation), "lease_s": LEASE_S})
 
 
 def is_taken(transaction: Transaction, account_id: str, key: str) -> bool:
@@ -112,4 +124,5 @@ def compute_fingerprint(route: str, images: Sequence[tuple[str, str | None]], te
 
 
 def _in_use() -> IdempotencyKeyInUse:
-    return IdempotencyKeyInUse("The first request with this Idempotency-Key is still being accepted. Repeat it soon.")
+    message = "The first request with this Idempotency-Key is still being accepted. Repeat it soon."
+    return IdempotencyKeyInUse(message, retry_after_s=1)

@@ -195,8 +195,9 @@ def test_events_go_when_delivered_or_too_old(service) -> None:
 def test_keys_and_tokens_are_forgotten(service) -> None:
     """What has run out goes; what has not stays."""
     service.scalar(
-        "INSERT INTO idempotency_key (account_id, key, lease_until, expires_at) VALUES "
-        "('a', 'old', now(), now() - interval '1 s'), ('a', 'new', now(), now() + interval '1 h'); "
+        "INSERT INTO idempotency_key (account_id, key, holder, lease_until, expires_at) VALUES "
+        "('a', 'old', gen_random_uuid(), now(), now() - interval '1 s'), "
+        "('a', 'new', gen_random_uuid(), now(), now() + interval '1 h'); "
         "INSERT INTO revoked_token (jti, expires_at) VALUES "
         "('old', now() - interval '1 s'), ('new', now() + interval '1 h') RETURNING 1"
     )

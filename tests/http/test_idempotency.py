@@ -6,6 +6,8 @@ import pytest
 from sqlalchemy import text as sql
 
 from arachne.http import throttle
+from arachne.http.routes import submissions
+from arachne.jobs.idempotency import Reservation, is_taken, reserve
 from tests.http.conftest import Service, Start
 from tests.http.pictures import png
 from tests.http.sending import MANY, ONE, send, text
@@ -62,15 +64,37 @@ async def test_a_refused_request_is_not_remembered(service: Service) -> None:
 
 async def test_a_reservation_ends_with_its_lease_when_its_process_died(service: Service) -> None:
     account_id = (await service.account("other")).account_id
-    insert = "INSERT INTO idempotency_key (account_id, key, lease_until, expires_at) VALUES (:id, 'order-7', {}, {})"
+    insert = (
+        "INSERT INTO idempotency_key (account_id, key, holder, lease_until, expires_at) "
+        "VALUES (:id, 'order-7', gen_random_uuid(), {}, {})"
+    )
     alive, dead, later = "now() + interval '1 min'", "now() - interval '1 s'", "now() + interval '1 day'"
     headers = await service.headers("other") | KEY
     await service.database.run(lambda tx: tx.session.execute(sql(insert.format(alive, later)), {"id": account_id}))
     held = await service.client.post(ONE, headers=headers, files={"file": ("a.png", png())})
     assert (held.status_code, held.json()["code"]) == (409, "idempotency_key_in_use")
+    assert held.headers["retry-after"] == "1"
     await service.database.run(lambda tx: tx.session.execute(sql(f"UPDATE idempotency_key SET lease_until = {dead}")))
     taken = await service.client.post(ONE, headers=headers, files={"file": ("a.png", png())})
     assert taken.status_code == 202
+
+
+async def test_a_long_upload_keeps_its_key(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease is short, so that a dead process frees the key soon; a request that takes long renews it."""
+    monkeypatch.setattr(submissions, "RENEW_S", 0.01)
+    account_id = (await service.account("slow")).account_id
+    held = await service.database.run(reserve, account_id, "order-7", service.settings)
+    assert isinstance(held, Reservation)
+    past = sql("UPDATE idempotency_key SET lease_until = now() - interval '1 s'")
+    await service.database.run(lambda tx: tx.session.execute(past))
+    parts = service.app.starlette.state.parts
+    async with submissions._renewed(parts, held), asyncio.timeout(20):
+        while not await service.database.run(is_taken, account_id, "order-7"):  # noqa: ASYNC110  # rows tell no events
+            await asyncio.sleep(0.01)
+    taken = await service.client.post(
+        ONE, headers=await service.headers("slow") | KEY, files={"file": ("a.png", png())}
+    )
+    assert taken.status_code == 409
 
 
 async def test_a_repeat_costs_nothing_of_any_limit(start: Start) -> None:
@@ -99,8 +123,8 @@ async def test_a_repeat_that_comes_too_early_costs_nothing_but_one_that_makes_a_
     async with start(vision_rate_limit="1/minute", other_rate_limit="1/minute") as service:
         account_id = (await service.account()).account_id
         insert = (
-            "INSERT INTO idempotency_key (account_id, key, lease_until, expires_at)"
-            " VALUES (:id, 'order-7', now() + interval '1 min', now() + interval '1 day')"
+            "INSERT INTO idempotency_key (account_id, key, holder, lease_until, expires_at)"
+            " VALUES (:id, 'order-7', gen_random_uuid(), now() + interval '1 min', now() + interval '1 day')"
         )
         await service.database.run(lambda tx: tx.session.execute(sql(insert), {"id": account_id}))
         for _ in range(3):

@@ -1,8 +1,9 @@
 """`POST /api/extract/image` and `/images`: a submission becomes a job."""
 
+import asyncio
 import re
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,7 +23,7 @@ from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
 from arachne.http.preferences import read_wait
 from arachne.http.throttle import throttle_new_job
-from arachne.jobs.idempotency import Remembered, Reservation, compute_fingerprint, release, reserve
+from arachne.jobs.idempotency import RENEW_S, Remembered, Reservation, compute_fingerprint, release, renew, reserve
 from arachne.jobs.submit import NewJob, Submitted, submit
 from arachne.jobs.views import show_job
 from arachne.schemas.job import JobView, SingleJobView
@@ -54,10 +55,8 @@ async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
     try:
         if not isinstance(held, Remembered):
             await throttle_new_job(request, parts, caller)
-        with parts.uploads.place(caller.account_id), ExitStack() as stack:
-            intake = await read_intake(request, parts.settings, parts.loading, single=single, stack=stack)
-            _add_query_options(request, intake, single=single)
-            submitted = await _accept(request, parts, caller, intake, held, single=single)
+        async with _renewed(parts, held):
+            submitted = await _take_in(request, parts, caller, held, single=single)
     except BaseException:
         await _give_up(parts, held)
         raise
@@ -71,6 +70,36 @@ async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
     if job.finished:
         parts.waker.wake_webhooks()
     return await answer_job(parts, caller, job.job_id, wait_s=read_wait(request.headers), shown=shown)
+
+
+async def _take_in(
+    request: Request, parts: Parts, caller: Caller, held: Reservation | Remembered | None, *, single: bool
+) -> Made | None:
+    with parts.uploads.place(caller.account_id), ExitStack() as stack:
+        intake = await read_intake(request, parts.settings, parts.loading, single=single, stack=stack)
+        _add_query_options(request, intake, single=single)
+        return await _accept(request, parts, caller, intake, held, single=single)
+
+
+@asynccontextmanager
+async def _renewed(parts: Parts, held: Reservation | Remembered | None) -> AsyncIterator[None]:
+    """The key stays held for as long as the request takes, and no longer than a lease after this process."""
+    if not isinstance(held, Reservation):
+        yield
+        return
+
+    async def keep() -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            with suppress(Unavailable):
+                await parts.database.run(renew, held)
+
+    task = asyncio.create_task(keep())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _give_up(parts: Parts, held: Reservation | Remembered | None) -> None:

@@ -133,6 +133,7 @@ class IdempotencyKey(SQLModel, table=True):
     key: str = Field(primary_key=True)
     fingerprint: bytes | None = Field(default=None, sa_type=LargeBinary)
     job_id: str | None = None
+    holder: UUID
     lease_until: datetime = Field(sa_type=Moment)
     expires_at: datetime = Field(sa_type=Moment, index=True)
 
