@@ -66,7 +66,13 @@ def bound(receive: Receive, max_bytes: int, *, idle_s: float = IDLE_S, total_s: 
 
 
 def media_type(headers: Headers) -> str:
-    """The body's media type without parameters, in lower case."""
+    """The body's media type without parameters, in lower case.
+
+    Raises:
+        UnsupportedMediaType: the body is compressed, which would evade every limit on its size.
+    """
+    if headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
+        raise UnsupportedMediaType("Send the body as it is, without Content-Encoding.")
     return headers.get("content-type", "").split(";", 1)[0].strip().lower()
 
 
@@ -78,7 +84,7 @@ async def read_json(
     A large body waits on disk until it may pass the `gate`; its value is gone when the gate opens again.
 
     Raises:
-        UnsupportedMediaType: the body isn't declared as JSON.
+        UnsupportedMediaType: the body isn't declared as JSON, or is compressed.
         MalformedRequest: it is no JSON.
         Unavailable: there is no room for it.
     """

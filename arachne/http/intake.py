@@ -67,7 +67,7 @@ async def read_intake(
     """The submission in the body; its spool is closed with `stack`. Large JSON is held in memory behind `gate` only.
 
     Raises:
-        UnsupportedMediaType: neither a form nor JSON.
+        UnsupportedMediaType: neither a form nor JSON, or compressed.
         MalformedRequest: it can't be parsed.
         TooManyImages: more images than a job may have.
         InvalidOptions: a part or member is missing or unknown.

@@ -141,3 +141,9 @@ async def test_images_by_url_are_refused_clearly(shared: Service) -> None:
     response = await send(shared, ONE, json={"image": {"url": "https://example.com/a.png"}})
     assert (response.status_code, response.json()["code"]) == (422, "invalid_url")
     assert "URL" in response.json()["detail"]
+
+
+async def test_a_compressed_body_is_415(shared: Service) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    response = await send(shared, ONE, content=b"{}", headers=headers)
+    assert (response.status_code, response.json()["code"]) == (415, "unsupported_media_type")
