@@ -34,11 +34,7 @@ class Page:
 
 
 def create_endpoint(
-    session: Session,
-    box: SecretBox,
-    account_id: str,
-    request: EndpointRequest,
-    url: CheckedUrl,
+    session: Session, box: SecretBox, account_id: str, request: EndpointRequest, url: CheckedUrl
 ) -> NewEndpointView:
     """A new endpoint with its secret, which is never shown again; `url` is the request's, checked.
 
