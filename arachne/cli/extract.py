@@ -1,14 +1,19 @@
 """`arachne extract`: reads images on this machine and prints or writes what they say."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from arachne.cli.options import DataDir, load
 from arachne.formats import Format
 from arachne.schemas.options import DetailLevel, Options, Profile
+
+if TYPE_CHECKING:
+    from arachne.cli.extract_inputs import Input
+    from arachne.cli.extract_output import Sink
 
 _HELP = """Read images: files, folders (searched for images) and patterns such as 'shots/**/*.png'.
 
@@ -57,26 +62,28 @@ def extract(
     """Read images."""
     from arachne.cli import extract_local
     from arachne.cli.extract_inputs import find_images, is_pattern
-    from arachne.cli.extract_output import Folder, Printer
 
     if not local:
         raise typer.BadParameter("This version of the command reads on this machine only: add --local.")
-    options = _options(
-        detail_level=detail_level,
-        languages=_split(languages),
-        stages=_split(stages),
-        profile=profile,
-        frames=frames,
-    )
+    given = {"detail_level": detail_level, "profile": profile, "frames": frames}
+    options = _options(**given, languages=_split(languages), stages=_split(stages))
     alone = len(files) == 1 and not Path(files[0]).is_dir() and not is_pattern(files[0])
-    if out is None:
-        _check_printable(format, alone=alone)
-    settings = load(data_dir)
     images = find_images(files, apart_from=out)
-    sink = Printer(format, alone=alone) if out is None else Folder(out, format, images, overwrite=overwrite)
-    failed = extract_local.extract(images, options, settings, format, sink)
-    if failed:
+    sink = _sink(images, format, out, alone=alone, overwrite=overwrite)
+    if extract_local.extract(images, options, load(data_dir), format, sink):
         raise typer.Exit(1)
+
+
+def _sink(images: Sequence["Input"], wanted: Format, out: Path | None, *, alone: bool, overwrite: bool) -> "Sink":
+    from arachne.cli.extract_output import Folder, Printer
+
+    if out is not None:
+        return Folder(out, wanted, images, overwrite=overwrite)
+    if wanted in {"hocr", "pdf", "png"} and not alone:
+        raise typer.BadParameter(f"Several documents of format {wanted} can't be printed: add --out DIR.")
+    if wanted in {"pdf", "png"} and sys.stdout.isatty():
+        raise typer.BadParameter(f"A {wanted} can't be shown on a terminal: add --out DIR, or send it to a file.")
+    return Printer(wanted, alone=alone)
 
 
 def _options(**given: object) -> Options:
@@ -92,10 +99,3 @@ def _options(**given: object) -> Options:
 def _split(given: list[str] | None) -> list[str] | None:
     found = [word for text in given or () for word in text.replace("+", ",").split(",") if word]
     return found or None
-
-
-def _check_printable(wanted: Format, *, alone: bool) -> None:
-    if wanted in {"hocr", "pdf", "png"} and not alone:
-        raise typer.BadParameter(f"Several documents of format {wanted} can't be printed: add --out DIR.")
-    if wanted in {"pdf", "png"} and sys.stdout.isatty():
-        raise typer.BadParameter(f"A {wanted} can't be shown on a terminal: add --out DIR, or send it to a file.")

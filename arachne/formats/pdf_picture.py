@@ -15,6 +15,7 @@ from arachne.stages.arrays import Rgb
 
 _LOSSY = {"jpeg", "heic", "avif"}
 _QUALITY = 95
+_LARGE_PIXELS = 8_000_000  # packed fast, or a page takes most of a minute
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _encode(pdf: Pdf, pixels: Image.Image) -> Stream:
 def _pack(pdf: Pdf, pixels: Image.Image) -> Stream:
     """Without loss. PNG's own data is what a PDF reads with a PNG predictor."""
     buffer = io.BytesIO()
-    pixels.save(buffer, "PNG")
+    pixels.save(buffer, "PNG", compress_level=6 if pixels.width * pixels.height < _LARGE_PIXELS else 1)
     predictor = Dictionary(
         Predictor=15, Colors=3 if pixels.mode == "RGB" else 1, BitsPerComponent=8, Columns=pixels.width
     )

@@ -38,25 +38,12 @@ class Glyphless:
 
         Source: ISO 32000-1, 9.7.4 (CIDFonts) and 9.10.3 (ToUnicode).
         """
-        file = pdf.make_stream(_font_file(), {"/Length1": len(_font_file())})
-        descriptor = Dictionary(
-            Type=Name.FontDescriptor,
-            FontName=Name("/" + _NAME),
-            Flags=4,
-            FontBBox=Array([0, _ASCENT - _EM, _ADVANCE, _ASCENT]),
-            ItalicAngle=0,
-            Ascent=_ASCENT,
-            Descent=_ASCENT - _EM,
-            CapHeight=_ASCENT,
-            StemV=80,
-            FontFile2=file,
-        )
         descendant = Dictionary(
             Type=Name.Font,
             Subtype=Name.CIDFontType2,
             BaseFont=Name("/" + _NAME),
             CIDSystemInfo=Dictionary(Registry=String("Adobe"), Ordering=String("Identity"), Supplement=0),
-            FontDescriptor=pdf.make_indirect(descriptor),
+            FontDescriptor=pdf.make_indirect(_descriptor(pdf)),
             DW=_ADVANCE,
             CIDToGIDMap=pdf.make_stream(b"\x00\x01" * (len(self._codes) + 1)),
         )
@@ -158,6 +145,21 @@ def _clusters(text: str) -> Iterator[str]:
         cluster = character
     if cluster:
         yield cluster
+
+
+def _descriptor(pdf: Pdf) -> Dictionary:
+    return Dictionary(
+        Type=Name.FontDescriptor,
+        FontName=Name("/" + _NAME),
+        Flags=4,
+        FontBBox=Array([0, _ASCENT - _EM, _ADVANCE, _ASCENT]),
+        ItalicAngle=0,
+        Ascent=_ASCENT,
+        Descent=_ASCENT - _EM,
+        CapHeight=_ASCENT,
+        StemV=80,
+        FontFile2=pdf.make_stream(_font_file(), {"/Length1": len(_font_file())}),
+    )
 
 
 @cache
