@@ -24,6 +24,7 @@ from arachne.stages.twice import TwiceOptions, read_twice
 from arachne.stages.upright import Upright, UprightOptions, upright
 
 PAGE_BREAK = "\f"
+_FAST_GLYPH_PX = 17
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class _Run:
     deadline: float
     reports: Reports
     second: SecondReader | None
+
+    @property
+    def glyph_px(self) -> float:
+        """The height of text to read at; `fast` has fewer pixels to look at."""
+        return _FAST_GLYPH_PX if self.request.options.detail_level == "fast" else EnhanceOptions().glyph_px
 
 
 @dataclass
@@ -111,7 +117,7 @@ def _run(rgb: Rgb, run: _Run) -> _Page:
         turned = page.upright or Upright(rgb, 0, 0.0, np.eye(3), height_px)
         enhanced = reports.may(
             "enhance",
-            lambda: enhance(turned.rgb, turned.text_height_px, EnhanceOptions()),
+            lambda: enhance(turned.rgb, turned.text_height_px, EnhanceOptions(glyph_px=run.glyph_px)),
             lambda: _plain_gray(turned.rgb),
         )
         _run_reading(page, rgb, enhanced, enhanced.transform @ turned.transform, run)
@@ -128,7 +134,7 @@ def _run_reading(page: _Page, rgb: Rgb, enhanced: Enhanced, transform: Transform
     segments = reports.may("segment", lambda: segment(gray, SegmentOptions()), lambda: _one_region(enhanced))
     if "read" not in run.needed:
         return
-    how = ReadOptions(request.tessdata_dir, request.languages, run.deadline)
+    how = ReadOptions(request.tessdata_dir, request.languages, run.deadline, run.glyph_px)
     reading = reports.must("read", lambda: read_twice(gray, segments.regions, how, run.second, TwiceOptions()))
     page.reading = reading
     if reading.degraded:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rapidocr.ch_ppocr_rec.typings import WordInfo
 
 READER = "rapidocr"
-_MAX_SIDE_PX = 1280
+_MAX_SIDE_PX = 1024  # lines are found as well as at 1280, for two thirds of the time
 _BORDER_PX = 24  # text at the very edge is missed else
 _KNOWN_SHARE = 0.75  # of a line's width
 _BATCH = 6
