@@ -9,11 +9,14 @@ from sqlalchemy import text
 from arachne.database import Transaction
 from arachne.schemas.tables import Job
 from arachne.settings import Settings
-from arachne.webhooks.outbox import emit_job_event
+from arachne.webhooks.outbox import emit_image_events, emit_job_event
 
+# A job all of whose images were decided at once was never claimed; its images' events don't call it queued.
 _COUNT = text("""
 UPDATE job SET completed = completed + :completed, failed = failed + :failed, cancelled = cancelled + :cancelled,
-               cached = cached + :cached, degraded = degraded + :degraded
+               cached = cached + :cached, degraded = degraded + :degraded,
+               state = CASE WHEN state = 'queued' AND completed + failed + cancelled
+                                 + :completed + :failed + :cancelled >= total THEN 'processing' ELSE state END
 WHERE job_id = :job_id AND finished_at IS NULL
 RETURNING completed + failed + cancelled >= total AS done
 """)
@@ -55,9 +58,7 @@ def count(transaction: Transaction, tallies: Mapping[str, Tally], settings: Sett
         counters = {name: number for name, number in vars(tally).items() if name != "events"}
         done = transaction.session.scalar(_COUNT, {"job_id": job_id, **counters})
         if tally.events:
-            job = _read(transaction, job_id)
-            for event, image_id in tally.events:
-                emit_job_event(transaction.session, settings, job, event, image_id=image_id)
+            emit_image_events(transaction.session, settings, _read(transaction, job_id), tally.events)
         if done:
             close(transaction, job_id, settings)
             finished.append(job_id)

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -41,12 +41,36 @@ class ImageFacts:
 
 
 def build_job_body(
-    session: Session, event: str, job: JobFacts, images: Sequence[ImageFacts], *, base_url: str, limit_bytes: int
+    session: Session,
+    event: str,
+    job: JobFacts,
+    images: Sequence[ImageFacts],
+    *,
+    base_url: str,
+    limit_bytes: int,
+    stored: Mapping[str, bytes] | None = None,
 ) -> bytes:
-    """The body of an event: all results inlined if it stays within `limit_bytes`, else none, else not even the rows."""
+    """The body of an event: all results inlined if it stays within `limit_bytes`, else none, else not even the rows.
+
+    `stored` are the compressed results by id, where the caller has loaded them for several events.
+    """
     job_url = f"{base_url}/api/extract/image-jobs/{job.job_id}"
     rows = [_image_row(image, job_url) for image in images]
-    data: dict[str, object] = {
+    data = _data_of(job, job_url, rows)
+    moment = datetime.now(UTC)
+    bare = freeze(event, data, moment)
+    if len(bare) > limit_bytes:
+        return freeze(event, data | {"images": None, "images_omitted": True}, moment)
+    results = _load_results(session, images, limit_bytes - len(bare), stored)
+    if not results:
+        return bare
+    inlined = [row | {"result": results.get(image.result_id or "")} for row, image in zip(rows, images, strict=True)]
+    full = freeze(event, data | {"images": inlined}, moment)
+    return full if len(full) <= limit_bytes else bare
+
+
+def _data_of(job: JobFacts, job_url: str, rows: list[dict[str, object]]) -> dict[str, object]:
+    return {
         "job_id": job.job_id,
         "sequence": job.sequence,
         "status": job.status,
@@ -55,16 +79,6 @@ def build_job_body(
         "job_url": job_url,
         "images": rows,
     }
-    moment = datetime.now(UTC)
-    bare = freeze(event, data, moment)
-    if len(bare) > limit_bytes:
-        return freeze(event, data | {"images": None, "images_omitted": True}, moment)
-    results = _load_results(session, images, limit_bytes - len(bare))
-    if not results:
-        return bare
-    inlined = [row | {"result": results.get(image.result_id or "")} for row, image in zip(rows, images, strict=True)]
-    full = freeze(event, data | {"images": inlined}, moment)
-    return full if len(full) <= limit_bytes else bare
 
 
 def freeze(event: str, data: Mapping[str, object], moment: datetime) -> bytes:
@@ -73,11 +87,11 @@ def freeze(event: str, data: Mapping[str, object], moment: datetime) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def load_images(session: Session, job_id: str, image_id: str | None = None) -> list[ImageFacts]:
-    """The facts of a job's images in their order, or of one of them."""
+def load_images(session: Session, job_id: str, image_ids: Collection[str] | None = None) -> list[ImageFacts]:
+    """The facts of a job's images in their order, or of some of them."""
     query = select(Image).where(col(Image.job_id) == job_id).order_by(col(Image.index))
-    if image_id is not None:
-        query = query.where(col(Image.image_id) == image_id)
+    if image_ids is not None:
+        query = query.where(col(Image.image_id).in_(image_ids))
     return [_image_facts(image) for image in session.exec(query.execution_options(populate_existing=True))]
 
 
@@ -127,18 +141,29 @@ def _image_row(image: ImageFacts, job_url: str) -> dict[str, object]:
     }
 
 
-def _load_results(session: Session, images: Sequence[ImageFacts], room_bytes: int) -> dict[str, object]:
+def load_stored(session: Session, images: Sequence[ImageFacts], limit_bytes: int) -> dict[str, bytes]:
+    """The compressed results of these images by id, but for those over `limit_bytes`, which no event holds."""
+    ids = {image.result_id for image in images if image.result_id}
+    query = select(ImageResult.result_id, ImageResult.body).where(
+        col(ImageResult.result_id).in_(ids), func.octet_length(ImageResult.body) <= limit_bytes
+    )
+    return dict(session.exec(query).all()) if ids else {}
+
+
+def _load_results(
+    session: Session, images: Sequence[ImageFacts], room_bytes: int, stored: Mapping[str, bytes] | None
+) -> dict[str, object]:
     """Results by id, if all of them may fit into `room_bytes`; compressed ones that don't aren't even read."""
     ids = {image.result_id for image in images if image.result_id and image.status == "completed"}
     if not ids:
         return {}
-    chosen = col(ImageResult.result_id).in_(ids)
-    stored = session.exec(select(func.sum(func.octet_length(ImageResult.body))).where(chosen)).one()
-    if stored is None or stored > room_bytes:
-        return {}
+    if stored is None:
+        chosen = col(ImageResult.result_id).in_(ids)
+        size = session.exec(select(func.sum(func.octet_length(ImageResult.body))).where(chosen)).one()
+        stored = load_stored(session, images, room_bytes) if size is not None and size <= room_bytes else {}
     found: dict[str, object] = {}
-    for result_id, body in session.exec(select(ImageResult.result_id, ImageResult.body).where(chosen)):
-        text = _inflate(body, room_bytes)
+    for result_id in ids & stored.keys():
+        text = _inflate(stored[result_id], room_bytes)
         if text is None:
             return {}
         room_bytes -= len(text)

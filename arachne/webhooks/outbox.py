@@ -6,42 +6,82 @@ After the commit, wake the delivery engine; a lost wake-up costs one tick.
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import func, text
+from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm.attributes import set_committed_value
 from sqlmodel import Session, col, select
 
 from arachne.ids import new_id
 from arachne.schemas.job import TERMINAL
-from arachne.schemas.tables import Job, WebhookDelivery, WebhookEndpoint, WebhookMessage
+from arachne.schemas.tables import Job, WebhookEndpoint, WebhookMessage
 from arachne.settings import Settings
-from arachne.webhooks.body import build_job_body, freeze, job_facts, load_images
+from arachne.webhooks.body import build_job_body, freeze, job_facts, load_images, load_stored
 from arachne.webhooks.events import DEFAULT_EVENTS, subscribes
 
-_NEXT_SEQUENCE = text("UPDATE job SET sequence = sequence + 1 WHERE job_id = :job_id RETURNING sequence")
+_NEXT_SEQUENCE = text("UPDATE job SET sequence = sequence + :events WHERE job_id = :job_id RETURNING sequence")
+_DELIVER = text("""
+INSERT INTO webhook_delivery (message_id, endpoint_id, account_id, state, attempts, next_attempt_at)
+SELECT message_id, endpoint_id, :account_id, 'pending', 0, now()
+FROM unnest(CAST(:message_ids AS text[]), CAST(:endpoint_ids AS text[])) AS wanted(message_id, endpoint_id)
+ON CONFLICT DO NOTHING RETURNING endpoint_id
+""")
 TERMINAL_EVENTS = frozenset(f"job.{status}" for status in TERMINAL)
 
 
-def emit_job_event(session: Session, settings: Settings, job: Job, event: str, *, image_id: str | None = None) -> int:
+def emit_job_event(session: Session, settings: Settings, job: Job, event: str) -> int:
     """Number of deliveries written for an event of `job`, which the caller has locked and read since its last change.
 
-    Terminal events are kept for the feed whoever listens; others only if somebody does. `image_id` goes with `image.*`.
+    Terminal events are kept for the feed whoever listens; others only if somebody does.
     """
     endpoint_ids = _job_listeners(session, job, event)
     if not endpoint_ids and event not in TERMINAL_EVENTS:
         return 0
-    sequence = session.connection().execute(_NEXT_SEQUENCE, {"job_id": job.job_id}).scalar_one()
+    sequence = _take_sequence(session, job, 1)
     body = build_job_body(
         session,
         event,
         job_facts(job, sequence),
-        load_images(session, job.job_id, image_id),
+        load_images(session, job.job_id),
         base_url=settings.base_url,
         limit_bytes=settings.webhook_inline_bytes,
     )
-    set_committed_value(job, "sequence", sequence)  # as the row now has it, so that nobody writes it back
     message_id = write_message(session, job.account_id, event, body, job_id=job.job_id, sequence=sequence)
     return write_deliveries(session, message_id, job.account_id, endpoint_ids) if message_id else 0
+
+
+def emit_image_events(session: Session, settings: Settings, job: Job, events: Sequence[tuple[str, str]]) -> int:
+    """Number of deliveries written for (event, image id) of `job`, which is locked and read as above.
+
+    A handful of statements, however many images there are.
+    """
+    listeners = {event: _job_listeners(session, job, event) for event in {event for event, _ in events}}
+    heard = [(event, image_id) for event, image_id in events if listeners[event]]
+    if not heard:
+        return 0
+    images = {one.image_id: one for one in load_images(session, job.job_id, [image_id for _, image_id in heard])}
+    limit_bytes = settings.webhook_inline_bytes
+    stored = load_stored(session, list(images.values()), limit_bytes)
+    first = _take_sequence(session, job, len(heard)) - len(heard) + 1
+    messages: list[dict[str, object]] = []
+    deliveries: list[tuple[str, str]] = []
+    for sequence, (event, image_id) in enumerate(heard, first):
+        body = build_job_body(
+            session, event, job_facts(job, sequence), [images[image_id]],
+            base_url=settings.base_url, limit_bytes=limit_bytes, stored=stored,
+        )  # fmt: skip
+        message_id, job_id, account_id = new_id("msg"), job.job_id, job.account_id
+        told = {"message_id": message_id, "account_id": account_id, "job_id": job_id, "type": event}
+        messages.append(told | {"sequence": sequence, "body": body})
+        deliveries += [(message_id, endpoint_id) for endpoint_id in listeners[event]]
+    session.connection().execute(insert(WebhookMessage), messages)
+    return _write_deliveries(session, job.account_id, deliveries)
+
+
+def _take_sequence(session: Session, job: Job, events: int) -> int:
+    """The number of the last of so many events of the job that come next."""
+    last = session.connection().execute(_NEXT_SEQUENCE, {"job_id": job.job_id, "events": events}).scalar_one()
+    set_committed_value(job, "sequence", last)  # as the row now has it, so that nobody writes it back
+    return int(last)
 
 
 def emit_endpoint_disabled(session: Session, account_id: str, endpoint_id: str, reason: str) -> int:
@@ -72,21 +112,17 @@ def write_message(
 
 def write_deliveries(session: Session, message_id: str, account_id: str, endpoint_ids: Sequence[str]) -> int:
     """Number of deliveries written, due now; an endpoint gets an event once."""
-    if not endpoint_ids:
-        return 0
-    rows = [
-        {
-            "message_id": message_id,
-            "endpoint_id": endpoint_id,
-            "account_id": account_id,
-            "state": "pending",
-            "attempts": 0,
-        }
-        for endpoint_id in endpoint_ids
-    ]
-    statement = insert(WebhookDelivery).values([row | {"next_attempt_at": func.now()} for row in rows])
-    written = statement.on_conflict_do_nothing().returning(col(WebhookDelivery.endpoint_id))
-    return len(session.connection().execute(written).all())
+    return _write_deliveries(session, account_id, [(message_id, endpoint_id) for endpoint_id in endpoint_ids])
+
+
+def _write_deliveries(session: Session, account_id: str, wanted: Sequence[tuple[str, str]]) -> int:
+    """Number of deliveries written for these pairs of event and endpoint."""
+    values = {
+        "account_id": account_id,
+        "message_ids": [message_id for message_id, _ in wanted],
+        "endpoint_ids": [endpoint_id for _, endpoint_id in wanted],
+    }
+    return len(session.connection().execute(_DELIVER, values).all()) if wanted else 0
 
 
 def _listeners(session: Session, account_id: str, event: str) -> list[str]:

@@ -1,10 +1,11 @@
 """What may come in, and what it counts as: quota, depth, units, and originals of submissions that come to nothing."""
 
+import json
 from collections.abc import Callable
 from hashlib import sha256
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from arachne.bodies import Reading
 from arachne.database import Database
@@ -130,3 +131,43 @@ def test_a_store_that_hangs_holds_one_row(queue) -> None:
             assert len(free) == 2 - self.deleted
 
     assert sweep_originals(queue.database, Store(), queue.settings) == 2  # type: ignore[arg-type]
+
+
+def test_many_cached_images_are_told_in_a_few_statements(queue) -> None:
+    """Each image has its event, whose job isn't called queued; the database isn't asked anew for each of them."""
+    contents = [f"image {number}" for number in range(40)]
+    queue.submit(*contents)
+    keys = {}
+    while claimed := queue.claim(queue.worker(), 40):
+        for image in claimed:
+            keys[image.sha256] = image.key
+            queue.complete(image)
+    account_id = queue.account()
+    queue.column(
+        "INSERT INTO webhook_endpoint (endpoint_id, account_id, url, events, enabled, hidden, max_in_flight) "
+        "VALUES ('whe_1', :it, 'https://example.com/', '{image.*}', true, false, 10)",
+        it=account_id,
+    )
+    images = [image_of(content, key=keys[sha256(content.encode()).hexdigest()]) for content in contents]
+    statements: list[str] = []
+
+    def note(_connection, _cursor, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    event.listen(queue.database.engine, "before_cursor_execute", note)
+    made = queue.database.run(submit, new_job(account_id, *images), queue.settings, BOX)
+    event.remove(queue.database.engine, "before_cursor_execute", note)
+    assert made.finished
+    assert len(statements) < len(contents)
+    bodies = [
+        json.loads(bytes(body))["data"]
+        for body in queue.column(
+            "SELECT body FROM webhook_message WHERE job_id = :it AND type = 'image.completed' ORDER BY sequence",
+            it=made.job_id,
+        )
+    ]
+    assert [body["sequence"] for body in bodies] == list(range(1, 41))
+    assert {body["status"] for body in bodies} == {"processing"}
+    assert all(body["images"][0]["result"] == {"text": "read"} for body in bodies)
+    assert queue.column("SELECT count(*) FROM webhook_delivery") == [40]
+    assert queue.job(made.job_id).state == "completed"

@@ -24,7 +24,7 @@ from arachne.webhooks.endpoints import (
     update_endpoint,
 )
 from arachne.webhooks.events import DEFAULT_EVENTS, EVENT_TYPES, check_filters, subscribes
-from arachne.webhooks.outbox import emit_job_event
+from arachne.webhooks.outbox import emit_image_events, emit_job_event
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -132,7 +132,7 @@ def test_events_go_to_subscribers_of_the_account(world: "World") -> None:
     with world.database.transaction() as transaction:
         session = transaction.session
         [(image_id,)] = world.sql("SELECT image_id FROM image")
-        assert emit_job_event(session, world.settings, job, "image.completed", image_id=str(image_id)) == 2
+        assert emit_image_events(session, world.settings, job, [("image.completed", str(image_id))]) == 2
         delete_endpoint(session, world.account_id, images)
     rows = world.sql("SELECT sequence FROM webhook_message WHERE job_id = :id ORDER BY sequence", id=job.job_id)
     assert rows == [(1,), (2,)]
