@@ -60,6 +60,22 @@ def _identify_heif(head: bytes) -> ImageFormat | None:
     return "heic" if brands & _HEIC_BRANDS else None
 
 
+def is_cut(data: Buffer, image_format: ImageFormat) -> bool:
+    """Whether an AVIF or HEIC file ends before its last box does; other formats' decoders tell by themselves."""
+    at = 0
+    for _ in range(MAX_STEPS if image_format in {"avif", "heic"} else 0):
+        if at + 16 > len(data):
+            return False
+        size = struct.unpack_from(">I", data, at)[0]
+        size = struct.unpack_from(">Q", data, at + 8)[0] if size == 1 else size
+        if size < 8:
+            return False
+        at += size
+        if at > len(data):
+            return True
+    return False
+
+
 def _png(data: Buffer) -> Size:
     if data[12:16] != b"IHDR":
         raise ValueError("the first chunk is not IHDR")

@@ -9,12 +9,12 @@ import numpy as np
 from PIL import Image
 
 from arachne.errors import DecodeFailed, ImageError, OutOfMemory
-from arachne.headers import ImageFormat
+from arachne.headers import ImageFormat, is_cut
 from arachne.images import ImageHeader, admit, sniff
 from arachne.stages import colour, pillow
 from arachne.stages.arrays import Rgb
 
-VERSION = 1
+VERSION = 2
 
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -100,6 +100,8 @@ def _decode(data: bytes, header: ImageHeader, options: DecodeOptions) -> Decoded
     if found > 1 and options.frames == "first":
         dropped = "2" if found == 2 else f"2 to {found}"
         notes.append(f"frames: only the first of {found} was read, dropped {dropped}; frames=all reads them")
+    if is_cut(data, header.format):
+        notes.append("truncated")
     orientation = _orientation(image, notes)
     return Decoded(
         frames=_read_frames(source, image, range(found) if options.frames == "all" else [image.tell()], notes),

@@ -3,6 +3,7 @@
 import io
 import struct
 import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ _PLUGINS: Final[dict[ImageFormat, str]] = {
     "heic": "HEIF",
 }
 _PNG_KEPT = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"iCCP", b"sRGB", b"eXIf", b"acTL", b"fcTL", b"fdAT"}
+_PNG_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 _PNG_MAX_METADATA_BYTES = 1_000_000
 _EXIF_ORIENTATION = 0x0112
 
@@ -67,9 +69,8 @@ class Source:
         try:
             return Image.open(io.BytesIO(data), formats=[_PLUGINS[self.format]])
         except DECODER_ERRORS as error:
-            raise DecodeFailed(
-                f"The {self.format.upper()} data is damaged: {told(error)}. Save the image anew."
-            ) from error
+            why = (_png_fault(self.data) if self.format == "png" else None) or told(error)
+            raise DecodeFailed(f"The {self.format.upper()} data is damaged: {why}. Save the image anew.") from error
 
 
 @contextmanager
@@ -120,6 +121,16 @@ def orientation(image: Image.Image) -> int | None:
 def told(error: BaseException) -> str:
     """A decoder's message in one short line, without addresses of objects."""
     return " ".join(str(error).split("<")[0].split())[:120].rstrip(" .:") or type(error).__name__
+
+
+def _png_fault(data: bytes) -> str | None:
+    """What is wrong with a PNG's first chunk, which Pillow does not tell."""
+    depth, colour, compression, filtering, interlace = struct.unpack_from(">5B", data, 24)
+    if struct.unpack_from(">I", data, 29)[0] != zlib.crc32(data[12:29]):
+        return "the checksum of its header is wrong"
+    if compression or filtering or interlace > 1:
+        return f"compression {compression}, filter {filtering} or interlacing {interlace} does not exist"
+    return None if depth in _PNG_DEPTHS.get(colour, ()) else f"colour type {colour} with {depth} bits does not exist"
 
 
 def _exif_orientation(raw: object) -> object:

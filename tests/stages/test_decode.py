@@ -6,9 +6,11 @@ import zlib
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
-from arachne.errors import DecodeFailed, ImageTooLarge, TooManyFrames, UnsupportedImage
+from arachne.errors import DecodeFailed, ImageError, ImageTooLarge, TooManyFrames, UnsupportedImage
 from arachne.stages.decode import Decoded, DecodeOptions, decode
 
 OPTIONS = DecodeOptions(max_pixels=1_000_000, max_frames=5)
@@ -157,3 +159,48 @@ def test_limits_hold_before_decoding() -> None:
     pictures = [Image.new("L", (4, 4), value) for value in range(0, 240, 40)]
     with pytest.raises(TooManyFrames):
         decode(save(pictures[0], "TIFF", save_all=True, append_images=pictures[1:]), ALL)
+
+
+@pytest.mark.parametrize(("at", "value", "told"), [(29, None, "checksum"), (24, 3, "colour type 2 with 3 bits")])
+def test_a_damaged_png_header_is_told(at: int, value: int | None, told: str) -> None:
+    data = bytearray(save(corner(), "PNG"))
+    data[at] = data[at] ^ 0xFF if value is None else value
+    if value is not None:
+        data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
+    with pytest.raises(DecodeFailed, match=told):
+        decode(bytes(data), OPTIONS)
+
+
+def decoded_or_told(data: bytes) -> Decoded | ImageError:
+    try:
+        return decode(data, OPTIONS)
+    except ImageError as error:
+        return error
+
+
+@pytest.mark.parametrize("image_format", ["AVIF", "HEIF"])
+def test_a_cut_avif_or_heic_gives_what_is_there_or_fails(image_format: str) -> None:
+    noise = np.random.default_rng(7).integers(0, 255, (90, 90, 3), dtype=np.uint8)
+    data = save(Image.fromarray(noise), image_format)
+    assert decode(data, OPTIONS).warnings == ()
+    found = decoded_or_told(data[:-200])
+    assert isinstance(found, DecodeFailed) or "truncated" in found.warnings
+
+
+DAMAGED = {form: save(corner(), form) for form in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "AVIF", "HEIF")}
+
+
+@pytest.mark.parametrize("image_format", DAMAGED)
+@settings(max_examples=25, deadline=None)
+@given(cut=st.floats(0, 1), flips=st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 255)), max_size=6))
+def test_damaged_files_give_pixels_or_a_precise_error(
+    image_format: str, cut: float, flips: list[tuple[float, int]]
+) -> None:
+    data = bytearray(DAMAGED[image_format])
+    for place, value in flips:
+        data[int(place * len(data))] = value
+    found = decoded_or_told(bytes(data[: round(cut * len(data))]))
+    if isinstance(found, ImageError):
+        assert (found.stage, found.message[-1]) == ("decode", ".")
+    else:
+        assert (found.frames[0].dtype, found.frames[0].ndim) == (np.uint8, 3)
