@@ -125,6 +125,8 @@ def told(error: BaseException) -> str:
 
 def _png_fault(data: bytes) -> str | None:
     """What is wrong with a PNG's first chunk, which Pillow does not tell."""
+    if len(data) < 33:
+        return "it ends within its header"
     depth, colour, compression, filtering, interlace = struct.unpack_from(">5B", data, 24)
     if struct.unpack_from(">I", data, 29)[0] != zlib.crc32(data[12:29]):
         return "the checksum of its header is wrong"

@@ -10,14 +10,14 @@ import numpy.typing as npt
 from arachne.stages import ink
 from arachne.stages.arrays import Box, Gray, union
 
-VERSION = 2
+VERSION = 3
 
 RegionKind = Literal["text", "table", "code", "figure", "control"]
 
 
 @dataclass(frozen=True)
 class SegmentOptions:
-    """Distances as multiples of the usual glyph height."""
+    """Distances as multiples of the usual glyph height; `texture_glyphs` in a square of `texture_px` are no text."""
 
     ink_below: int = 140
     max_glyph_px: int = 260
@@ -28,6 +28,8 @@ class SegmentOptions:
     paragraph_gap: float = 1.6
     prose_width: float = 10
     prose_lines: int = 4
+    texture_px: int = 120
+    texture_glyphs: int = 36
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,26 @@ def segment(gray: Gray, options: SegmentOptions) -> Segments:
     """The regions of an enhanced picture, uint8 (H, W): cut at white gutters until nothing more parts."""
     dark = gray < options.ink_below
     glyphs = ink.glyph_boxes(dark & ~ink.rules(dark, 80, 80), options.max_glyph_px)  # frames would join letters
+    glyphs = _without_texture(glyphs, gray.shape, options)
     height = ink.glyph_height(glyphs)
     if height is None and len(glyphs) == 0:
         return Segments(())
     words = _chunks(glyphs, gray.shape, options.letter_gap)
     leaves = _cut(words, height or float(np.median(glyphs[:, 3])), options)
     return Segments(tuple(_region(leaf, glyphs, options) for leaf in leaves))
+
+
+def _without_texture(
+    glyphs: npt.NDArray[np.int32], shape: tuple[int, ...], options: SegmentOptions
+) -> npt.NDArray[np.int32]:
+    """The glyphs without those where there are more of them than the smallest print has: noise, foliage, dither."""
+    side = options.texture_px
+    row, column = glyphs[:, 1] // side, glyphs[:, 0] // side
+    counts = np.zeros((shape[0] // side + 1, shape[1] // side + 1), np.float32)
+    np.add.at(counts, (row, column), 1)
+    around = cv2.boxFilter(counts, -1, (3, 3), borderType=cv2.BORDER_REPLICATE)
+    kept = glyphs[around[row, column] < options.texture_glyphs]
+    return kept if 10 * len(kept) > len(glyphs) else kept[:0]  # a rest at the edges is the same texture
 
 
 def _chunks(glyphs: npt.NDArray[np.int32], shape: tuple[int, ...], gap: float) -> list[Box]:

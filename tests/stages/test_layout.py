@@ -65,3 +65,14 @@ def test_panes_with_lines_at_different_heights_are_read_one_after_the_other(draw
     boxes = [region.box for region in regions_of(draw(left + right, (760, 290), 20))]
     assert all(box.right < 330 or box.x > 330 for box in boxes)
     assert boxes == sorted(boxes, key=lambda box: (box.x > 330, box.y))
+
+
+def test_texture_is_no_text(draw) -> None:
+    """Noise has more specks than the smallest print has letters; text beside it is still found."""
+    noise = np.random.default_rng(4).integers(0, 255, (700, 700, 1), dtype=np.uint8).repeat(3, axis=2)
+    assert regions_of(noise) == ()
+    text = draw([(20, 20 + 40 * row, "Words beside a noisy picture") for row in range(10)], (700, 700))
+    found = regions_of(np.hstack([noise, text]))
+    assert sum(region.rows for region in found) >= 10
+    edge = max(region.box.right for region in found) * 0.4
+    assert sum(region.box.right < edge for region in found) <= 2
