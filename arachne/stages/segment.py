@@ -75,8 +75,9 @@ def _without_texture(
     counts = np.zeros((shape[0] // side + 1, shape[1] // side + 1), np.float32)
     np.add.at(counts, (row, column), 1)
     around = cv2.boxFilter(counts, -1, (3, 3), borderType=cv2.BORDER_REPLICATE)
-    kept = glyphs[around[row, column] < options.texture_glyphs]
-    return kept if 10 * len(kept) > len(glyphs) else kept[:0]  # a rest at the edges is the same texture
+    texture = (around >= options.texture_glyphs).astype(np.uint8)
+    away = glyphs[cv2.dilate(texture, np.ones((3, 3), np.uint8))[row, column] == 0]
+    return glyphs[texture[row, column] == 0] if len(away) else away  # with nothing further off, the rest is its edge
 
 
 def _chunks(glyphs: npt.NDArray[np.int32], shape: tuple[int, ...], gap: float) -> list[Box]:
