@@ -77,7 +77,8 @@ def _without_texture(
     around = cv2.boxFilter(counts, -1, (3, 3), borderType=cv2.BORDER_REPLICATE)
     texture = (around >= options.texture_glyphs).astype(np.uint8)
     away = glyphs[cv2.dilate(texture, np.ones((3, 3), np.uint8))[row, column] == 0]
-    return glyphs[texture[row, column] == 0] if len(away) else away  # with nothing further off, the rest is its edge
+    left = glyphs[texture[row, column] == 0] if len(away) else away  # with nothing further off, the rest is its edge
+    return np.asarray(left, dtype=np.int32)
 
 
 def _chunks(glyphs: npt.NDArray[np.int32], shape: tuple[int, ...], gap: float) -> list[Box]:
