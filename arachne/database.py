@@ -16,7 +16,7 @@ from psycopg.errors import (
     SerializationFailure,
     TransactionTimeout,
 )
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
@@ -41,7 +41,6 @@ _TOLD: dict[type, str] = {
     IdleInTransactionSessionTimeout: "The database took too long; try again in a moment.",
     TransactionTimeout: "The database took too long; try again in a moment.",
 }
-_READ_ONLY = text("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean")
 
 
 @dataclass(frozen=True)
@@ -184,16 +183,6 @@ def unavailable_when_down() -> Iterator[None]:
             raise
         told = _TOLD.get(type(error.orig), "The database can't be reached; try again in a moment.")
         raise Unavailable(told, retry_after_s=5) from error
-
-
-def require_writable(transaction: Transaction) -> None:
-    """Nothing, where this database takes writes.
-
-    Raises:
-        Unavailable: it is a standby, or was set to read-only.
-    """
-    if transaction.session.scalar(_READ_ONLY):
-        raise Unavailable(_TOLD[ReadOnlySqlTransaction], retry_after_s=5)
 
 
 def _prepare_connection(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from arachne import migrations
 from arachne.cli.migrate import prepare_schema
-from arachne.database import Database, Transaction, require_writable
+from arachne.database import Database, Transaction
 from arachne.errors import Unavailable
 from arachne.locks import Lock
 from arachne.partitions import drop_partitions, ensure_partitions
@@ -155,18 +155,6 @@ def test_read_only_servers_and_time_limits_are_unavailable(database: Database, s
 
     with pytest.raises(Unavailable, match=told):
         database.run(run)
-
-
-def test_readiness_tells_a_database_that_takes_no_writes(database: Database) -> None:
-    """A standby, or one set to read-only, answers queries and is of no use."""
-    database.run(require_writable)
-
-    def look(transaction: Transaction) -> None:
-        transaction.session.execute(text("SET TRANSACTION READ ONLY"))
-        require_writable(transaction)
-
-    with pytest.raises(Unavailable, match="no writes"):
-        database.run(look)
 
 
 def test_losing_against_others_time_and_again_is_unavailable(database: Database) -> None:

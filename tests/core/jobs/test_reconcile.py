@@ -1,5 +1,7 @@
 """What is left lying is picked up: lost workers, deadlines, jobs nobody closed."""
 
+import pytest
+
 from arachne.jobs.reconcile import MAX_LOST_LEASES, reconcile, release_worker
 from arachne.jobs.workers import beat, register, unregister
 
@@ -112,3 +114,15 @@ def test_one_process_reconciles_at_a_time(queue) -> None:
         assert _alone(transaction)
         assert reconcile(queue.database, queue.settings).recovered == 0
     assert reconcile(queue.database, queue.settings).recovered == 1
+
+
+def test_cancelled_jobs_left_over_are_ended_batch_by_batch(queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, one look takes a bounded number of them, those that have waited longest first."""
+    first, second = queue.submit("one"), queue.submit("two")
+    queue.column("UPDATE job SET cancel_requested_at = now() - interval '1 minute' WHERE job_id = :it", it=second)
+    queue.column("UPDATE job SET cancel_requested_at = now() WHERE job_id = :it", it=first)
+    monkeypatch.setattr("arachne.jobs.reconcile._BATCH", 1)
+    reconcile(queue.database, queue.settings)
+    assert (queue.job(first).state, queue.job(second).state) == ("queued", "cancelled")
+    reconcile(queue.database, queue.settings)
+    assert queue.job(first).state == "cancelled"
