@@ -133,7 +133,7 @@ def _refuse_second_key(database: Database, settings: Settings) -> None:
             f"{key_file(settings)} is missing, and whether the database needs an existing one can't be told: "
             f"{error.message} Set ARACHNE_SECRET_KEY, or start the database first."
         ) from None
-    if holds:
+    if holds and not key_file(settings).exists():  # else a process beside us has made it, and then used it, just now
         raise SetupError(f"{key_file(settings)} is missing. {_OTHER_KEY}")
 
 

@@ -125,3 +125,18 @@ def test_no_key_is_made_while_the_database_is_away(tmp_path: Path) -> None:
         open_secret_box(settings)
     assert not (tmp_path / "new").exists()
     open_secret_box(settings.model_copy(update={"secret_key": SecretStr(NEW.decode())}))
+
+
+def test_a_key_made_meanwhile_beside_us_is_taken(database: Database, tmp_path: Path, monkeypatch) -> None:
+    """Of two parts that start together one makes the key and uses it while the other still looks."""
+    settings = Settings(data_dir=tmp_path, database_url=database.url)
+    run = Database.run
+
+    def late(self: Database, *args: object, **values: object) -> object:
+        monkeypatch.setattr(Database, "run", run)
+        box = SecretBox(load_secret_keys(settings))
+        self.run(lambda tx: current_key(tx.session, box))
+        return self.run(*args, **values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Database, "run", late)
+    open_secret_box(settings)
