@@ -1,6 +1,7 @@
 """`POST /api/extract/image` and `/images`: a submission becomes a job."""
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -31,6 +32,7 @@ from arachne.schemas.options import Options
 from arachne.schemas.submission import BatchSubmission, SingleSubmission, SubmissionTerms
 from arachne.settings import Settings
 
+log = logging.getLogger(__name__)
 MAX_KEY = 255
 _KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
 _LISTS = ("stages", "languages")
@@ -91,8 +93,10 @@ async def _renewed(parts: Parts, held: Reservation | Remembered | None) -> Async
     async def keep() -> None:
         while True:
             await asyncio.sleep(RENEW_S)
-            with suppress(Unavailable):
+            try:
                 await parts.database.run(renew, held)
+            except Exception:  # the next try may pass; if none does, the fence tells at the end
+                log.exception("an idempotency key's lease could not be renewed")
 
     task = asyncio.create_task(keep())
     try:
