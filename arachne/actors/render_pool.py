@@ -34,6 +34,7 @@ class RenderPool:
 
     def __init__(self, settings: Settings, *, render: Render = formats.render, max_pending: int = MAX_PENDING) -> None:
         self._render = render
+        self._workers = min(MAX_WORKERS, settings.cpu_workers)
         self._memory_bytes = settings.stage_memory_bytes
         self._timeout_s = min(TIMEOUT_S, settings.hard_time_limit_s)
         self._max_pending = max_pending
@@ -87,10 +88,10 @@ class RenderPool:
                 self._pool = None
             if self._pool is None:
                 self._pool = ProcessPool(
-                    max_workers=MAX_WORKERS,
+                    max_workers=self._workers,
                     max_tasks=_RENEWED_AFTER,
                     initializer=_prepare,
-                    initargs=(os.getpid(), self._memory_bytes),
+                    initargs=(os.getpid(), self._memory_bytes, self._render),
                     context=multiprocessing.get_context("spawn"),
                 )
             return self._pool
@@ -110,8 +111,9 @@ class RenderPool:
             return self._open.pop(made, None)
 
 
-def _prepare(parent_pid: int, memory_bytes: int) -> None:
-    formats.prepare()
+def _prepare(parent_pid: int, memory_bytes: int, render: Render) -> None:
+    if render is formats.render:
+        formats.prepare()
     confine(parent_pid, memory_bytes)
 
 

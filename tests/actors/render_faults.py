@@ -3,7 +3,6 @@
 import os
 import resource
 import signal
-import sys
 import time
 
 from arachne.errors import DecodeFailed
@@ -11,9 +10,9 @@ from arachne.formats import RenderRequest
 
 
 def echo(result_json: bytes, original: bytes, request: RenderRequest) -> bytes:
-    """The input, with the bound on this process's memory and whether it has the library that decodes images."""
+    """The input, with the bound on this process's memory."""
     bound = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return b"|".join([result_json, original, request.format.encode(), b"%d" % bound, b"%d" % ("PIL" in sys.modules)])
+    return b"|".join([result_json, original, request.format.encode(), b"%d" % bound])
 
 
 def faulty(result_json: bytes, original: bytes, request: RenderRequest) -> bytes:

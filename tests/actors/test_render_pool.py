@@ -19,7 +19,7 @@ PATIENCE_S = 60
 @pytest.fixture
 def settings() -> Settings:
     """Short limits."""
-    return Settings(_env_file=None, stage_memory_bytes=300 * 1024**2, hard_time_limit_s=2)
+    return Settings(_env_file=None, stage_memory_bytes=300 * 1024**2, hard_time_limit_s=2, cpu_workers=1)
 
 
 @pytest.fixture
@@ -41,9 +41,7 @@ def test_documents_are_made_in_bounded_subprocesses_started_late(settings: Setti
     finally:
         pool.stop()
     assert told.startswith(b"{}|" + original + b"|png|")
-    bound, has_pillow = told.removeprefix(b"{}|" + original + b"|png|").split(b"|")
-    assert 300 * 1024**2 < int(bound) < 3 * 1024**3
-    assert has_pillow == b"1"
+    assert 300 * 1024**2 < int(told.split(b"|")[-1]) < 3 * 1024**3
     assert set(multiprocessing.active_children()) == children
 
 
@@ -58,15 +56,14 @@ def test_faults_are_told_apart_and_stay_with_their_document(pool: RenderPool) ->
 
 def test_a_hanging_document_is_cut_off_and_the_queue_is_bounded(pool: RenderPool) -> None:
     """While three are in hand a fourth is refused with a time to come back; all slots come free again."""
-    hanging: list[Future[bytes]] = [pool.schedule(b"hang", b"", PNG) for _ in range(2)]
-    waiting = pool.schedule(b"fine", b"", PNG)
+    hanging = pool.schedule(b"hang", b"", PNG)
+    waiting: list[Future[bytes]] = [pool.schedule(b"fine", b"", PNG) for _ in range(2)]
     with pytest.raises(Unavailable) as refused:
         pool.schedule(b"fine", b"", PNG)
     assert refused.value.retry_after_s
-    for one in hanging:
-        with pytest.raises(TimedOut):
-            one.result(PATIENCE_S)
-    assert waiting.result(PATIENCE_S) == b"done"
+    with pytest.raises(TimedOut):
+        hanging.result(PATIENCE_S)
+    assert [one.result(PATIENCE_S) for one in waiting] == [b"done"] * 2
     assert [pool.schedule(b"fine", b"", PNG).result(PATIENCE_S) for _ in range(4)] == [b"done"] * 4
 
 
