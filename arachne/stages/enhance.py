@@ -8,7 +8,7 @@ import numpy as np
 from arachne.stages import ink
 from arachne.stages.arrays import Gray, Rgb, Transform, resized, scaling
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
