@@ -1,7 +1,7 @@
 """An image's bytes through the stages; the eight are called one by one so that each hand-over is typed."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -40,7 +40,12 @@ class _Run:
     @property
     def glyph_px(self) -> float:
         """The height of text to read at; `fast` has fewer pixels to look at."""
-        return _FAST_GLYPH_PX if self.request.options.detail_level == "fast" else EnhanceOptions().glyph_px
+        return _FAST_GLYPH_PX if self.is_fast else EnhanceOptions().glyph_px
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether nothing is read again."""
+        return self.request.options.detail_level == "fast"
 
 
 @dataclass
@@ -135,6 +140,8 @@ def _run_reading(page: _Page, rgb: Rgb, enhanced: Enhanced, transform: Transform
     if "read" not in run.needed:
         return
     how = ReadOptions(request.tessdata_dir, request.languages, run.deadline, run.glyph_px)
+    if run.is_fast:
+        how = replace(how, max_retries=0, max_missed=0)
     reading = reports.must("read", lambda: read_twice(gray, segments.regions, how, run.second, TwiceOptions()))
     page.reading = reading
     if reading.degraded:
