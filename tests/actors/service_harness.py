@@ -168,5 +168,5 @@ def part_process(settings: Settings, call: str, **variables: str) -> Iterator[su
 
 def small_settings(data_dir: Path, database_url: str, redis_url: str, **more: object) -> Settings:
     """Settings of a small worker on these servers."""
-    chosen = {"cpu_workers": 2, "stage_memory_bytes": 256 * 1024 * 1024, "hard_time_limit_s": 3.0} | more
+    chosen = {"cpu_workers": 2, "stage_memory_bytes": 256 * 1024 * 1024, "hard_time_limit_s": 6.0} | more
     return Settings(data_dir=data_dir, database_url=database_url, redis_url=redis_url, **chosen)  # type: ignore[arg-type]

@@ -9,6 +9,8 @@ from arachne.actors.pool import PoolLostError, StagePool
 from arachne.cache import load_body
 from arachne.schemas.options import Options
 
+pytestmark = pytest.mark.processes
+
 
 def texts(service, job_id: str) -> list[str | None]:
     """What was read from each image."""

@@ -12,6 +12,8 @@ from arachne.formats import RenderRequest
 from arachne.settings import Settings
 from tests.actors.render_faults import echo, faulty
 
+pytestmark = pytest.mark.processes
+
 PNG = RenderRequest("png", None, "a.png", 1000, 1)
 PATIENCE_S = 60
 

@@ -14,6 +14,8 @@ from arachne.actors.second_reader import RemoteReader, second_reader
 from arachne.stages.arrays import Box, Gray
 from arachne.stages.rapid import SecondReaderLost, SeenCharacter, SeenLine
 
+pytestmark = pytest.mark.processes
+
 
 def obedient_reader(gray: Gray, known: Sequence[Box]) -> tuple[SeenLine, ...]:
     """A line that tells what it was given; the first pixel says what to do first."""

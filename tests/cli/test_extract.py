@@ -6,8 +6,10 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,6 +22,8 @@ from arachne.cli import extract_local
 from arachne.cli.extract_inputs import find_images
 from arachne.schemas.result import Result
 from tests.actors.stage_faults import read_or_fail
+
+pytestmark = pytest.mark.processes
 
 Run = Callable[..., tuple[int, str, str]]
 FAST = ("extract", "--local", "--detail-level", "fast")
@@ -160,6 +164,12 @@ def test_folders_and_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [one.error.code for one in find_images(["empty", "*.tiff"]) if one.error] == ["not_found", "not_found"]
 
 
+def _drain(descriptor: int) -> None:
+    with suppress(OSError):
+        while os.read(descriptor, 1000):
+            pass
+
+
 def test_progress_is_for_terminals_and_ctrl_c_ends_everything(images: Path, tmp_path: Path) -> None:
     """A bar on stderr where that is a terminal, and nothing on stdout; then exit code 130 and no process left."""
     (tmp_path / "hang.png").write_bytes(b"hang")
@@ -179,6 +189,8 @@ def test_progress_is_for_terminals_and_ctrl_c_ends_everything(images: Path, tmp_
         deadline = time.monotonic() + START_S
         while not (children := psutil.Process(started.pid).children(recursive=True)) and time.monotonic() < deadline:
             time.sleep(0.05)
+        # Nobody reads a test's terminal, and a full one would hold the bar's writer up.
+        threading.Thread(target=_drain, args=(master,), daemon=True).start()
         started.send_signal(signal.SIGINT)
         out, _ = started.communicate(timeout=START_S)
     finally:

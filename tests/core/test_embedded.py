@@ -26,6 +26,8 @@ from arachne.embedded.sockets import socket_dir
 from arachne.embedded.startup import plan_postgres, run
 from arachne.errors import SetupError
 
+pytestmark = pytest.mark.processes
+
 OWNER_OF_SERVERS = """
 import sys, time
 from pathlib import Path

@@ -28,6 +28,8 @@ from arachne.pipeline import run as running
 from arachne.schemas.options import Options
 from arachne.schemas.result import STAGE_NAMES, Result, Vlm
 
+pytestmark = pytest.mark.processes
+
 IMAGES = Path(__file__).parent.parent / "images"
 PICTURES = sorted(path.stem for path in IMAGES.glob("*.png"))
 

@@ -19,6 +19,8 @@ from arachne.embedded.process import ourselves, spawn
 from arachne.embedded.supervisor import Part, Supervisor
 from arachne.errors import SetupError
 
+pytestmark = pytest.mark.processes
+
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('on', flush=True); time.sleep(100)"
 PATIENT = "import time; print('on', flush=True); time.sleep(100)"
 PARENT = (

@@ -15,6 +15,8 @@ from tests.http.pictures import gif, png
 from tests.http.sending import ONE, send
 from tests.http.worker import PAGES, Worker
 
+pytestmark = pytest.mark.processes
+
 JOBS = "/api/extract/image-jobs"
 KINDS = {"hocr": "application/xhtml+xml; charset=utf-8", "pdf": "application/pdf", "png": "image/png"}
 
