@@ -148,7 +148,7 @@ def test_cancelling_stops_a_batch(client: Client, images: Path) -> None:
 
 def test_a_killed_gpu_worker_loses_nothing(client: Client, product: Product, images: Path) -> None:
     pictures = screenshots(images)
-    files = [("files", (f"{n}.png", distinct(pictures[n % len(pictures)], 1000 + n))) for n in range(36)]
+    files = [("files", (f"{n}.png", distinct(pictures[n % len(pictures)], 1000 + n))) for n in range(16)]
     job_id = client.api.post(MANY, files=files).json()["job_id"]
     while not client.get(f"{JOBS}/{job_id}", wait=10)["progress"]["completed"]:
         pass
