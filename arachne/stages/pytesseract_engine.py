@@ -8,7 +8,7 @@ from PIL import Image
 
 from arachne.errors import SetupError
 from arachne.stages.arrays import Box, Gray
-from arachne.stages.tesseract import EngineWord
+from arachne.stages.engine import EngineWord
 
 
 class PytesseractEngine:

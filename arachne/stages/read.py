@@ -11,6 +11,7 @@ import numpy as np
 from arachne.errors import ReadFailed
 from arachne.stages import ink, tesseract
 from arachne.stages.arrays import Box, Gray, resized
+from arachne.stages.engine import Engine, EngineWord
 from arachne.stages.segment import Region
 
 VERSION = 2
@@ -74,7 +75,7 @@ def read(gray: Gray, regions: Sequence[Region], options: ReadOptions) -> Reading
         ) from error
 
 
-def _read(engine: tesseract.Engine, gray: Gray, regions: Sequence[Region], options: ReadOptions) -> Reading:
+def _read(engine: Engine, gray: Gray, regions: Sequence[Region], options: ReadOptions) -> Reading:
     if not regions:
         return Reading((), 0.0, None)
     left_s = max(1.0, min(options.page_limit_s, options.deadline - time.monotonic()))
@@ -98,17 +99,15 @@ def _read(engine: tesseract.Engine, gray: Gray, regions: Sequence[Region], optio
     return Reading(words, round(mean_confidence(words), 4), degraded)
 
 
-def mean_confidence(words: Sequence[ReadWord | tesseract.EngineWord]) -> float:
+def mean_confidence(words: Sequence[ReadWord | EngineWord]) -> float:
     """The mean over characters, 0..1; 0 without words."""
     characters = sum(len(word.text) for word in words)
     return sum(len(word.text) * word.confidence for word in words) / characters if characters else 0.0
 
 
-def _share_out(
-    words: Sequence[tesseract.EngineWord], regions: Sequence[Region]
-) -> list[tuple[tesseract.EngineWord, ...]]:
+def _share_out(words: Sequence[EngineWord], regions: Sequence[Region]) -> list[tuple[EngineWord, ...]]:
     """Each region's words: those whose middle is inside, else nearest."""
-    shares: list[list[tesseract.EngineWord]] = [[] for _ in regions]
+    shares: list[list[EngineWord]] = [[] for _ in regions]
     boxes = np.array([region.box for region in regions], dtype=np.float64)
     for word in words:
         x, y = word.box.centre
@@ -118,25 +117,25 @@ def _share_out(
     return [tuple(share) for share in shares]
 
 
-def _weak(words: Sequence[tesseract.EngineWord], region: Region, options: ReadOptions) -> bool:
+def _weak(words: Sequence[EngineWord], region: Region, options: ReadOptions) -> bool:
     """Whether a reading is unsure, or covers less of the region's width or lines than its ink promises."""
     if not words or mean_confidence(words) < options.sure:
         return True
     return len({word.line for word in words}) < 0.7 * region.rows
 
 
-def _worth(words: Sequence[tesseract.EngineWord]) -> float:
+def _worth(words: Sequence[EngineWord]) -> float:
     """Characters weighted by the square of their word's confidence, so that noise counts for little."""
     return sum(len(word.text) * word.confidence**2 for word in words)
 
 
 def _read_again(
-    engine: tesseract.Engine,
+    engine: Engine,
     gray: Gray,
     region: Region,
-    first: tuple[tesseract.EngineWord, ...],
+    first: tuple[EngineWord, ...],
     options: ReadOptions,
-) -> tuple[tesseract.EngineWord, ...]:
+) -> tuple[EngineWord, ...]:
     """The best of the first reading and one of the region alone, without rules and at the aimed size."""
     margin = 0.35 * region.text_height_px + 2
     crop, corner = _cut_out(gray, region.box.grown(margin))
@@ -149,12 +148,12 @@ def _read_again(
 
 
 def _with_missed(
-    engine: tesseract.Engine,
+    engine: Engine,
     gray: Gray,
     regions: Sequence[Region],
-    parts: list[tuple[tesseract.EngineWord, ...]],
+    parts: list[tuple[EngineWord, ...]],
     options: ReadOptions,
-) -> list[tuple[tesseract.EngineWord, ...]]:
+) -> list[tuple[EngineWord, ...]]:
     """The readings with words for ink that none of them covers, such as lone digits in cells."""
     words = [word.box for part in parts for word in part]
     left, complete = options.max_missed, list(parts)
@@ -172,7 +171,7 @@ def _with_missed(
     return complete
 
 
-def _is_telling(word: tesseract.EngineWord) -> bool:
+def _is_telling(word: EngineWord) -> bool:
     """Whether a lone word is surely text: a number or a longer word; icons read as single letters."""
     telling = any(c.isdigit() for c in word.text) or sum(c.isalnum() for c in word.text) >= 3
     return telling and word.confidence >= _CERTAIN
@@ -222,13 +221,13 @@ def _without_rules(gray: Gray, options: ReadOptions) -> Gray:
     return np.where(ink.rules(thin, _RULE_ACROSS_PX, down_px), np.uint8(255), gray)
 
 
-def _is_noise(words: Sequence[tesseract.EngineWord]) -> bool:
+def _is_noise(words: Sequence[EngineWord]) -> bool:
     """Whether a region's words are only marks, or one unsure letter: icons, edges and shadows read so."""
     letters = sum(c.isalnum() for word in words for c in word.text)
     return letters == 0 or (letters == 1 and mean_confidence(words) < _CERTAIN)
 
 
-def _ordered(words: Sequence[tesseract.EngineWord], region: int, options: ReadOptions) -> list[ReadWord]:
+def _ordered(words: Sequence[EngineWord], region: int, options: ReadOptions) -> list[ReadWord]:
     """The region's words by line from the top, without the ones that are noise."""
     kept = [word for word in words if word.confidence >= options.drop_below]
     if _is_noise(kept):

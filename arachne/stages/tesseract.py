@@ -9,14 +9,14 @@ os.environ.setdefault("OMP_THREAD_LIMIT", "1")  # before the library starts its 
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from arachne.stages.arrays import Box, Gray
+from arachne.stages.engine import Engine, EngineWord
 
 if TYPE_CHECKING:
     from tesserocr import PyTessBaseAPI
@@ -24,23 +24,6 @@ if TYPE_CHECKING:
 MARGIN_PX = 12  # Tesseract loses text that touches the edge
 _RESOLUTION_DPI = 150
 _VARIABLES = {"tessedit_do_invert": "0", "debug_file": os.devnull}  # ink is dark already; layout notes are no errors
-
-
-@dataclass(frozen=True)
-class EngineWord:
-    """A word as read: box in pixels of the image given, confidence 0..1, and the line it stands in."""
-
-    text: str
-    box: Box
-    confidence: float
-    line: int
-
-
-class Engine(Protocol):
-    """Something that reads dark text on light ground."""
-
-    def read(self, gray: Gray, mode: int, limit_s: float) -> tuple[EngineWord, ...]:
-        """The words of uint8 (H, W) in Tesseract's page segmentation mode, fewer where the time is up."""
 
 
 class TesserocrEngine:

@@ -12,6 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from arachne.errors import ReadFailed
 from arachne.stages import tesseract
 from arachne.stages.arrays import Box, Rgb
+from arachne.stages.engine import EngineWord
 from arachne.stages.enhance import EnhanceOptions, enhance
 from arachne.stages.markup import clean
 from arachne.stages.read import Reading, ReadOptions, ReadWord, read
@@ -74,7 +75,7 @@ class CountingEngine:
     def __init__(self) -> None:
         self.asked = 0
 
-    def read(self, _gray: object, _mode: int, _limit_s: float) -> tuple[tesseract.EngineWord, ...]:
+    def read(self, _gray: object, _mode: int, _limit_s: float) -> tuple[EngineWord, ...]:
         """Nothing, once more."""
         self.asked += 1
         return ()
