@@ -174,7 +174,9 @@ def test_progress_is_for_terminals_and_ctrl_c_ends_everything(images: Path, tmp_
     """A bar on stderr where that is a terminal, and nothing on stdout; then exit code 130 and no process left."""
     (tmp_path / "hang.png").write_bytes(b"hang")
     code = (
-        "import sys; from arachne import cli; from arachne.cli import extract_local; "
+        # Whoever runs the tests in the background has SIGINT ignored, and children inherit that.
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from arachne import cli; from arachne.cli import extract_local; "
         "from tests.actors.stage_faults import read_or_fail; extract_local.read_image = read_or_fail; "
         f"sys.argv = ['arachne', *{FAST}, {str(tmp_path / 'hang.png')!r}]; cli.main()"
     )
