@@ -102,7 +102,7 @@ class SecondReaderPool:
         self._pool.join()
 
     def mend(self) -> None:
-        """Replace the pool where it broke. The calling thread must live as long as the pool: its death ends the child."""
+        """Replace the pool where it broke. The calling thread must outlive the pool: its death ends the child."""
         if self._pool.active:
             return
         log.warning("the second reader's pool broke and is replaced")

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,15 +37,31 @@ def run(read: Read, path: str, request: ReadRequest) -> Reading:
     """
     try:
         return _to_reading(read(Path(path).read_bytes(), request))
-    except MemoryError:
-        raise OutOfMemory("This image needs more memory than one may take. Scale it down.") from None
-    except ImageError:
-        raise
-    except ArachneError as error:
-        raise ReadFailed(error.message) from error
     except Exception as error:
-        log.exception("the reader failed")
-        raise ReadFailed(f"The reader failed on this image ({type(error).__name__}).") from error
+        told = _translate(error)
+        _release_frames(error)
+        raise told from None
+
+
+def _translate(error: Exception) -> ImageError:
+    match error:
+        case MemoryError():
+            return OutOfMemory("This image needs more memory than one may take. Scale it down.")
+        case ImageError():
+            return error
+        case ArachneError():
+            return ReadFailed(error.message)
+        case _:
+            log.error("the reader failed", exc_info=error)
+            return ReadFailed(f"The reader failed on this image ({type(error).__name__}).")
+
+
+def _release_frames(error: BaseException) -> None:
+    """Free what the failed frames hold: the pool keeps an error until the next image's result takes its place."""
+    chain: BaseException | None = error
+    while chain is not None:
+        traceback.clear_frames(chain.__traceback__)
+        chain = chain.__cause__ or chain.__context__
 
 
 def _to_reading(result: Result) -> Reading:

@@ -1,0 +1,39 @@
+"""What runs inside a stage subprocess, called in this process."""
+
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arachne.actors.stage_process import run
+from arachne.errors import ArachneError, DecodeFailed, ImageError, OutOfMemory, ReadFailed, SetupError
+from arachne.pipeline import ReadRequest
+from arachne.schemas.options import Options
+
+REQUEST = ReadRequest(Options(), ("eng",), Path("/nowhere"), 10**6, 1, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (MemoryError(), OutOfMemory),
+        (DecodeFailed("no row", stage="decode"), DecodeFailed),
+        (SetupError("no data"), ReadFailed),
+        (KeyError("bug"), ReadFailed),
+    ],
+)
+def test_a_failed_image_leaves_nothing_in_memory(raised: Exception, told: type[ImageError], tmp_path: Path) -> None:
+    """The error is kept while the next image is read; what its frames held is not, or that one would run out too."""
+    hoards: list[weakref.ref[np.ndarray]] = []
+
+    def read(data: bytes, request: ReadRequest) -> object:
+        hoard = np.frombuffer(data, np.uint8).copy()
+        hoards.append(weakref.ref(hoard))
+        raise raised from ValueError("first")
+
+    (tmp_path / "image").write_bytes(b"12345")
+    with pytest.raises(ArachneError) as kept:
+        run(read, str(tmp_path / "image"), REQUEST)
+    assert kept.type is told
+    assert hoards[0]() is None
