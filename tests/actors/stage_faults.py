@@ -30,7 +30,7 @@ def crashing_image() -> None:
 
 def hanging_image() -> None:
     """Hang where no Python signal handler runs."""
-    ctypes.CDLL(None).sleep(600)
+    ctypes.CDLL(None).pause()
 
 
 def memory_hungry_image() -> None:

@@ -1,7 +1,7 @@
 """The second reader's own process: it answers, dies and hangs without harm to whoever asks."""
 
 import os
-import time
+import signal
 from collections.abc import Sequence
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client
@@ -22,7 +22,7 @@ def obedient_reader(gray: Gray, known: Sequence[Box]) -> tuple[SeenLine, ...]:
     if gray[0, 0] == 1:
         os._exit(7)
     if gray[0, 0] == 2:
-        time.sleep(600)
+        signal.pause()
     if gray[0, 0] == 3:
         bytearray(4 << 30)
     return (SeenLine(known[0], (SeenCharacter(f"{gray.shape}{gray.sum()}", 0, 1, spaced=False),)),)

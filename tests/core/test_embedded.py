@@ -29,12 +29,12 @@ from arachne.errors import SetupError
 pytestmark = pytest.mark.processes
 
 OWNER_OF_SERVERS = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from arachne.embedded import servers
 with servers(Path(sys.argv[1]), durable=False) as running:
     print(running.database_url, flush=True)
-    time.sleep(120)
+    signal.pause()
 """
 
 
@@ -197,7 +197,7 @@ def test_stale_pid_file_stops_nothing(tmp_path: Path, left: str) -> None:
 def test_former_server_is_awaited_and_in_the_end_killed(tmp_path: Path) -> None:
     """A server that is still closing is waited for; one that never does is killed."""
     mark = "arachne-marked"
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)", mark]) as former:
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()", mark]) as former:
         (tmp_path / "pid").write_text(f"{former.pid}\n")
         reaper = psutil.Process(former.pid)
         await_former(tmp_path / "pid", mark, timeout_s=0.1)

@@ -21,11 +21,11 @@ from arachne.errors import SetupError
 
 pytestmark = pytest.mark.processes
 
-STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('on', flush=True); time.sleep(100)"
-PATIENT = "import time; print('on', flush=True); time.sleep(100)"
+STUBBORN = "import signal; signal.signal(15, signal.SIG_IGN); print('on', flush=True); signal.pause()"
+PATIENT = "import signal; print('on', flush=True); signal.pause()"
 PARENT = (
-    "import subprocess, sys, time; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)']);"
-    "print('child', child.pid, flush=True); time.sleep(100)"
+    "import signal, subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']);"
+    "print('child', child.pid, flush=True); signal.pause()"
 )
 
 
