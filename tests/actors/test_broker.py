@@ -28,9 +28,11 @@ class Stalled:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+        self.asked = 0
 
     def __call__(self, **_: object) -> object:
         """No answer."""
+        self.asked += 1
         raise self.error
 
 
@@ -62,8 +64,8 @@ def test_worker_survives_a_stall(broker, monkeypatch, eventually) -> None:
         actor.send()
         eventually(lambda: len(woken) == 1)
         dispatch = broker.scripts["dispatch"]
-        broker.scripts["dispatch"] = Stalled(redis.TimeoutError("stalled"))
-        time.sleep(0.2)
+        broker.scripts["dispatch"] = stalled = Stalled(redis.TimeoutError("stalled"))
+        eventually(lambda: stalled.asked)
         broker.scripts["dispatch"] = dispatch
         actor.send()
         eventually(lambda: len(woken) == 2)
