@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
+from typing import Any
 
 from sqlalchemy import text
 from sqlmodel import col, select
@@ -34,6 +35,8 @@ from arachne.schemas.tables import Image, ImageResult, Job
 IMAGES_PAGE = 100
 RESULTS_PAGE = 20
 _LIST = "jobs"
+Results = Mapping[str, StoredJson]
+"""Results as they are stored, by id."""
 _STATUS: Mapping[str, ImageStatus] = {"running": "processing", "parked": "queued"}
 _VERSIONS = text("""
 SELECT job_id, min(model_version) FROM image WHERE job_id = ANY(:job_ids)
@@ -88,7 +91,7 @@ def show_job(
     base_url: str,
     with_results: bool = False,
     after_index: int | None = None,
-    known: Mapping[str, StoredJson] = MappingProxyType({}),
+    known: Results = MappingProxyType({}),
 ) -> dict[str, object]:
     """The job resource, with one page of its images from after `after_index`.
 
@@ -108,10 +111,18 @@ def show_job(
     queue = None if job.state in TERMINAL else find_place(transaction, job_id)
     version = _find_versions(transaction, [job_id]).get(job_id)
     members = _summary(job, version) | {"queue": queue, "images": views, "images_next_cursor": cursor}
-    if not job.single:
-        return _with_results(JobView.model_validate(members).model_dump(mode="json"), images, results)
-    single = SingleJobView.model_validate(members | {"result": None, "error": views[0].error if views else None})
-    shown = _with_results(single.model_dump(mode="json"), images, results)
+    return (_shown_single if job.single else _shown_batch)(members, images, results)
+
+
+def _shown_batch(members: dict[str, Any], images: Sequence[Image], results: Results) -> dict[str, object]:
+    return _with_results(JobView.model_validate(members).model_dump(mode="json"), images, results)
+
+
+def _shown_single(members: dict[str, Any], images: Sequence[Image], results: Results) -> dict[str, object]:
+    """A single-image job: its result and error stand at the top as well."""
+    views = members["images"]
+    view = SingleJobView.model_validate(members | {"result": None, "error": views[0].error if views else None})
+    shown = _with_results(view.model_dump(mode="json"), images, results)
     shown["result"] = results.get(images[0].result_id or "") if images else None
     return shown
 
@@ -239,9 +250,7 @@ def _summary(job: Job, model_version: str | None) -> dict[str, object]:
     }
 
 
-def _with_results(
-    shown: dict[str, object], images: Sequence[Image], results: Mapping[str, StoredJson]
-) -> dict[str, object]:
+def _with_results(shown: dict[str, object], images: Sequence[Image], results: Results) -> dict[str, object]:
     rows = shown["images"]
     assert isinstance(rows, list)
     for row, image in zip(rows, images, strict=True):
