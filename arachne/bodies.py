@@ -8,7 +8,11 @@ _LEVEL = 3  # 57 KB of result: a third of the time of the default level, a tenth
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A result as a stage subprocess hands it over: compressed JSON, and what the ledger and the cache need of it."""
+    """A result as a stage subprocess hands it over: compressed JSON, and what the ledger and the cache need of it.
+
+    `is_read`: stages 1 to 7 are complete, also where the result is degraded for want of a description; `cached`:
+    nothing was computed for it.
+    """
 
     body: bytes
     model_version: str
@@ -16,6 +20,8 @@ class Reading:
     pages: int = 1
     cpu_s: float = 0.0
     gpu_s: float = 0.0
+    is_read: bool = False
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

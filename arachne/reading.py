@@ -16,6 +16,7 @@ from arachne.versions import CacheKey, Published, scope_of
 
 AUTO = "auto"
 DESCRIBE: StageName = "describe"
+STRUCTURE: StageName = "structure"
 
 
 def needed_stages(options: Options) -> tuple[StageName, ...]:
@@ -30,16 +31,25 @@ def needed_stages(options: Options) -> tuple[StageName, ...]:
 def options_hash(options: Options, languages: Sequence[str]) -> str:
     """SHA-256 in hex of what changes the result: never the cache mode, never how defaults were spelled."""
     stages = needed_stages(options)
+    describes = DESCRIBE in stages
     told: dict[str, object] = {
-        "detail_level": options.detail_level,
+        # The stages before the description know two levels only.
+        "detail_level": options.detail_level if describes or options.detail_level == "fast" else "standard",
         "stages": stages,
         "languages": tuple(languages),
         "frames": options.frames,
         "profile": options.profile,
     }
-    if DESCRIBE in stages:
+    if describes:
         told |= {"model": options.model, "prompt": options.prompt or None}
     return sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def reading_hash(options: Options, languages: Sequence[str]) -> str | None:
+    """SHA-256 in hex of what changes stages 1 to 7: no model, no prompt. None where they don't all run."""
+    if STRUCTURE not in needed_stages(options):
+        return None
+    return options_hash(options.model_copy(update={"stages": list(STAGE_NAMES[:-1])}), languages)
 
 
 def allowed_models(settings: Settings) -> tuple[str, ...]:
@@ -100,4 +110,5 @@ def cache_key(options: Options, account_id: str, digest: str, settings: Settings
         model_version=facts.model_version(choose_model(options, settings)),
         pipeline_version=facts.pipeline_version,
         options_hash=options_hash(options, languages),
+        reading_hash=reading_hash(options, languages),
     )

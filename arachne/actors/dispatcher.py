@@ -23,6 +23,7 @@ from arachne.jobs.reconcile import reconcile, recover_unheld
 from arachne.pipeline import ReadRequest
 from arachne.settings import Settings
 from arachne.storage import Storage
+from arachne.versions import NO_MODEL
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -166,6 +167,8 @@ class Dispatcher:
             self._end(image, means.finisher.fail, ReadFailed(image.fault))
         elif image.hit is not None:
             self._end(image, means.finisher.answer_from_cache)
+        elif image.key.model_version == NO_MODEL and (read := means.finisher.find_reading(image)) is not None:
+            self._end(image, means.finisher.answer_from_reading, read)
         else:
             self._load(image)
 

@@ -8,13 +8,15 @@ from typing import Concatenate, ParamSpec
 
 from arachne.actors.pool import PoolLostError, judge
 from arachne.bodies import Reading, decompress
-from arachne.cache import VisionCache
+from arachne.cache import VisionCache, finished_reading, load_reading
 from arachne.database import Database, Transaction
 from arachne.errors import ImageError, ReadFailed, Unavailable
 from arachne.jobs import finish
 from arachne.jobs.claim import Claimed
 from arachne.jobs.finish import Finish
 from arachne.jobs.reconcile import give_all_back
+from arachne.reading import DESCRIBE, needed_stages
+from arachne.schemas.result import Result
 from arachne.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,17 @@ class Finisher:
             self._write(finish.finish_attempt, image, attempt.error, self._settings)
         elif attempt.error is not None:
             self.fail(image, attempt.error)
+
+    def find_reading(self, image: Claimed) -> Result | None:
+        """The stored result that has the image's stages 1 to 7; None if there is none, or it was erased meanwhile."""
+        if image.reading is None:
+            return None
+        return load_reading(self._database, self._cache, image.key, image.reading)
+
+    def answer_from_reading(self, image: Claimed, read: Result) -> None:
+        """Complete the image, of which no model is to be asked, with the reading of an earlier result."""
+        describes = DESCRIBE in needed_stages(image.options)
+        self._complete(image, finished_reading(read, "not_configured" if describes else "not_requested"))
 
     def answer_from_cache(self, image: Claimed) -> None:
         """Complete the image with its cached result."""

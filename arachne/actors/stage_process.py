@@ -9,7 +9,7 @@ from pathlib import Path
 from arachne.actors.confinement import confine
 from arachne.bodies import Reading, compress
 from arachne.errors import ArachneError, ImageError, OutOfMemory, ReadFailed
-from arachne.pipeline import ReadRequest, undescribed
+from arachne.pipeline import ReadRequest, is_read, undescribed
 from arachne.schemas.result import Result, StageReport
 
 log = logging.getLogger(__name__)
@@ -75,6 +75,7 @@ def _to_reading(result: Result) -> Reading:
         pages=len(result.pages) if result.pages else 1,
         cpu_s=_seconds(result.stages, describing=False),
         gpu_s=_seconds(result.stages, describing=True),
+        is_read=is_read(result.stages),
     )
 
 

@@ -11,7 +11,6 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import astuple
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeVar
@@ -90,7 +89,7 @@ class VisionCache:
 
     def put(self, key: CacheKey, result_id: str, result_json: bytes) -> None:
         """The key answers with this result from now on."""
-        row = (*astuple(key), result_id, result_json.decode(), time.time())
+        row = (*key.parts, result_id, result_json.decode(), time.time())
         self._attempt(lambda connection: connection.execute(_PUT, row))
         self._puts += 1
         if self._puts % PRUNE_EVERY == 0:
@@ -119,14 +118,14 @@ class VisionCache:
             self.prune()
 
     def _get(self, connection: sqlite3.Connection, key: CacheKey) -> LocalResult | None:
-        found = connection.execute(_GET, (*astuple(key), time.time() - self._max_age_s)).fetchone()
+        found = connection.execute(_GET, (*key.parts, time.time() - self._max_age_s)).fetchone()
         if found is None:
             return None
         self._hits[key] += 1
         return LocalResult(str(found[0]), str(found[1]).encode())
 
     def _flush(self, connection: sqlite3.Connection) -> None:
-        connection.executemany(_HITS, [(number, *astuple(key)) for key, number in self._hits.items()])
+        connection.executemany(_HITS, [(number, *key.parts) for key, number in self._hits.items()])
         self._hits.clear()
 
     def _prune(self, connection: sqlite3.Connection) -> int:

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from pydantic import ValidationError
 from sqlalchemy import Row, text
 
-from arachne.cache.shared import CachedResult, lookup
+from arachne.cache.shared import CachedReading, CachedResult, lookup, lookup_readings
 from arachne.database import Transaction
 from arachne.errors import ArachneError
 from arachne.jobs.flights import take_flights
@@ -77,7 +77,8 @@ _OPTIONS = text("SELECT job_id, options FROM job WHERE job_id = ANY(:job_ids)")
 class Claimed:
     """An image this worker alone may finish.
 
-    `key` is what its result depends on, `hit` a result that already answers it. `attempts` counts earlier hand-overs.
+    `key` is what its result depends on, `hit` a result that already answers it, `reading` one that has stages 1 to 7
+    of it. `attempts` counts earlier hand-overs.
     With a `fault` it can't be read here at all, and says why.
     """
 
@@ -91,6 +92,7 @@ class Claimed:
     options: Options
     key: CacheKey
     hit: CachedResult | None = None
+    reading: CachedReading | None = None
     fault: str | None = None
 
 
@@ -173,8 +175,20 @@ def _look_up(transaction: Transaction, claimed: list[Claimed], worker_id: str) -
     parked = take_flights(transaction, worker_id, missing)
     # A result that was committed between the look-up and the flight is there by now.
     hits |= lookup(transaction, set(missing.values()))
-    return [
+    found = [
         replace(image, hit=hits.get(wanted[image.image_id])) if image.image_id in wanted else image
         for image in claimed
         if image.image_id not in parked
     ]
+    return _look_up_readings(transaction, found)
+
+
+def _look_up_readings(transaction: Transaction, images: list[Claimed]) -> list[Claimed]:
+    """The images; those that are not answered yet with the results that have their reading."""
+    wanted = {
+        image.image_id: image.key.reading.digest
+        for image in images
+        if image.hit is None and image.options.cache == "use" and image.key.reading is not None
+    }
+    found = lookup_readings(transaction, set(wanted.values()))
+    return [replace(image, reading=found.get(wanted.get(image.image_id, b""))) for image in images]

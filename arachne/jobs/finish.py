@@ -49,7 +49,10 @@ LOST = Finish(written=False)
 
 
 def finish_completed(transaction: Transaction, claimed: Claimed, reading: Reading, settings: Settings) -> Finish:
-    """The image is `completed` with this result, charged once; degraded and bypassed results are not reusable."""
+    """The image is `completed` with this result, charged once; degraded and bypassed results are not reusable.
+
+    A result that lacks no more than its description keeps its reading reusable.
+    """
     if not _hold(transaction, claimed):
         return LOST
     result_id = insert_result(
@@ -59,9 +62,11 @@ def finish_completed(transaction: Transaction, claimed: Claimed, reading: Readin
         body=reading.body,
         model_version=reading.model_version,
         reusable=is_reusable(claimed, reading),
+        has_reading=has_reading(claimed, reading),
+        replaces=claimed.options.cache == "refresh",
         units=reading.pages,
     )
-    return _complete(transaction, claimed, result_id, reading, settings, cached=False)
+    return _complete(transaction, claimed, result_id, reading, settings, cached=reading.cached)
 
 
 def finish_cached(transaction: Transaction, claimed: Claimed, settings: Settings) -> Finish:
@@ -114,6 +119,12 @@ def is_reusable(claimed: Claimed, reading: Reading) -> bool:
     """Whether the cache may answer with this result: complete, not bypassed, and of the model the key names."""
     same_model = reading.model_version == claimed.key.model_version
     return not reading.degraded and claimed.options.cache != "bypass" and same_model
+
+
+def has_reading(claimed: Claimed, reading: Reading) -> bool:
+    """Whether other descriptions may build on this result's stages 1 to 7: complete, and not bypassed."""
+    complete = reading.is_read or not reading.degraded
+    return complete and claimed.options.cache != "bypass" and claimed.key.reading is not None
 
 
 def _hold(transaction: Transaction, claimed: Claimed) -> bool:

@@ -83,6 +83,11 @@ def is_degraded(reports: list[StageReport]) -> bool:
     return any(report.status in {"degraded", "failed"} for report in reports)
 
 
+def is_read(reports: list[StageReport]) -> bool:
+    """Whether the stages before the description gave all they should, so that other descriptions can build on them."""
+    return not is_degraded([report for report in reports if report.name != "describe"])
+
+
 def summed(pages: list[list[StageReport]]) -> list[StageReport]:
     """One report a stage over all pages: times added, the worst status and its reason."""
     total = []

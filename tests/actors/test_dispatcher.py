@@ -43,6 +43,17 @@ def test_result_is_in_the_machines_cache(busy_service) -> None:
     assert json.loads(busy_service.cache.get(key).result_json)["text"] == "for the cache"
 
 
+def test_new_prompt_without_a_model_reads_nothing_again(busy_service) -> None:
+    """Stages 1 to 7 are those of the first request, told as cached, and the image is charged as cached."""
+    busy_service.await_finished(busy_service.submit("asked twice"))
+    job_id = busy_service.submit("asked twice", options={"prompt": "what is new?"})
+    assert busy_service.await_finished(job_id).cached == 1
+    (image,) = busy_service.images(job_id)
+    with busy_service.database.transaction() as transaction:
+        result = json.loads(load_body(transaction, image.result_id))
+    assert [(stage["name"], stage["cached"]) for stage in result["stages"]] == [("read", True)]
+
+
 def test_faulty_images_fail_alone(busy_service) -> None:
     """Neighbours complete at their first attempt, whatever others do to their subprocesses: die, hang, hoard, trip."""
     contents = ["a", "crash", "b", "hang", "c", "hungry", "d", "broken", "e", "surprise", "f"]

@@ -45,10 +45,13 @@ def upgrade() -> None:
         sa.Column("result_id", sa.String(), nullable=False),
         sa.Column("account_id", sa.String(), nullable=False),
         sa.Column("cache_key", sa.LargeBinary(), nullable=True),
+        sa.Column("reading_key", sa.LargeBinary(), nullable=True),
+        sa.Column("scope", sa.String(), nullable=False),
         sa.Column("sha256", sa.String(), nullable=False),
         sa.Column("model_version", sa.String(), nullable=False),
         sa.Column("pipeline_version", sa.String(), nullable=False),
         sa.Column("options_hash", sa.String(), nullable=False),
+        sa.Column("reading_hash", sa.String(), nullable=True),
         sa.Column("units", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
@@ -56,6 +59,13 @@ def upgrade() -> None:
         sa.UniqueConstraint("cache_key"),
     )
     op.create_index(op.f("ix_image_result_account_id"), "image_result", ["account_id"], unique=False)
+    op.create_index(
+        "ix_image_result_reading",
+        "image_result",
+        ["reading_key"],
+        unique=False,
+        postgresql_where=sa.text("reading_key IS NOT NULL"),
+    )
     op.create_table(
         "publication",
         sa.Column("name", sa.String(), nullable=False),

@@ -107,18 +107,26 @@ class ImageResult(SQLModel, table=True):
     """A result, written once and never changed: zlib-compressed JSON.
 
     `cache_key` (None: not reusable) makes it the cache's second level; a refreshed result takes the key over, while
-    older jobs keep pointing at what they got. `units` is what each image with this result counts as.
+    older jobs keep pointing at what they got. `reading_key` (None: incomplete) says that it has the reading of that
+    key in it, whatever its description. Both are digests of the other columns, so that a row proves what it answers.
+    `units` is what each image with this result counts as.
     """
 
     __tablename__ = "image_result"
+    __table_args__ = (
+        Index("ix_image_result_reading", "reading_key", postgresql_where=text("reading_key IS NOT NULL")),
+    )
 
     result_id: str = Field(primary_key=True)
     account_id: str = Field(index=True)
     cache_key: bytes | None = Field(default=None, sa_type=LargeBinary, unique=True)
+    reading_key: bytes | None = Field(default=None, sa_type=LargeBinary)
+    scope: str
     sha256: str
     model_version: str
     pipeline_version: str
     options_hash: str
+    reading_hash: str | None = None
     units: int = one_unit()
     body: bytes = Field(sa_type=LargeBinary)
     created_at: datetime = created_now()

@@ -28,7 +28,11 @@ from arachne.settings import Settings
 def key_of(options: Options, account_id: str, digest: str) -> CacheKey:
     """Keys as a worker without a VLM makes them."""
     told = options.model_dump_json(exclude={"cache"})
-    return CacheKey(account_id, digest, "none", "pipeline-1", sha256(told.encode()).hexdigest())
+    read = options.model_dump_json(exclude={"cache", "model", "prompt"})
+    return CacheKey(
+        account_id, digest, options.model if options.model != "auto" else "none", "pipeline-1",
+        sha256(told.encode()).hexdigest(), reading_hash=sha256(read.encode()).hexdigest(),
+    )  # fmt: skip
 
 
 def reading(value: str = "read", **facts: object) -> Reading:
