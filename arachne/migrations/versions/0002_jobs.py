@@ -74,12 +74,20 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name"),
     )
     op.create_table(
+        "gate",
+        sa.Column("backend", sa.String(), nullable=False),
+        sa.Column("turn", postgresql.JSONB(none_as_null=True, astext_type=sa.Text()), nullable=False),
+        sa.Column("lines", postgresql.JSONB(none_as_null=True, astext_type=sa.Text()), nullable=False),
+        sa.PrimaryKeyConstraint("backend"),
+    )
+    op.create_table(
         "worker",
         sa.Column("worker_id", sa.String(), nullable=False),
         sa.Column("kind", sa.String(), nullable=False),
         sa.Column("host", sa.String(), nullable=False),
         sa.Column("pid", sa.Integer(), nullable=False),
         sa.Column("languages", postgresql.ARRAY(sa.Text()), nullable=True),
+        sa.Column("vlm", postgresql.JSONB(none_as_null=True, astext_type=sa.Text()), nullable=True),
         sa.Column("started_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("beat_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("worker_id"),
@@ -140,6 +148,7 @@ def upgrade() -> None:
         sa.Column("format", sa.String(), nullable=True),
         sa.Column("size_bytes", sa.BigInteger(), nullable=True),
         sa.Column("units", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("model", sa.String(), nullable=True),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("claim_id", sa.Uuid(), nullable=True),
@@ -204,5 +213,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    for table in ("image", "job", "worker", "publication", "image_result", "idempotency_key", "flight", "blob"):
+    for table in ("image", "job", "worker", "gate", "publication", "image_result", "idempotency_key", "flight", "blob"):
         op.drop_table(table)

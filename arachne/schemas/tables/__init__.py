@@ -6,7 +6,7 @@ from arachne.schemas.tables.accounts import Account, ApiClient, Plan, RevokedTok
 from arachne.schemas.tables.jobs import Blob, Flight, IdempotencyKey, Image, ImageResult, Job
 from arachne.schemas.tables.logs import ApiUsageLog, AuditLog, UsageEntry
 from arachne.schemas.tables.webhooks import WebhookAttempt, WebhookDelivery, WebhookEndpoint, WebhookMessage
-from arachne.schemas.tables.workers import Publication, Worker
+from arachne.schemas.tables.workers import Gate, Publication, Worker
 
 metadata = SQLModel.metadata
 # Append-only logs, one partition a day: old days are dropped whole, without a DELETE.
@@ -20,6 +20,7 @@ __all__ = [
     "AuditLog",
     "Blob",
     "Flight",
+    "Gate",
     "IdempotencyKey",
     "Image",
     "ImageResult",

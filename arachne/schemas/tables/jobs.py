@@ -60,7 +60,8 @@ class Job(SQLModel, table=True):
 class Image(SQLModel, table=True):
     """One image of a job. `claim_id` is the fence: only its holder may finish the row.
 
-    `units` is what it counts as for quota and price: its frames, where all are read.
+    `units` is what it counts as for quota and price: its frames, where all are read. `model` is the vision-language
+    model that will describe it, as far as was known when it came in.
     """
 
     __table_args__ = (
@@ -85,6 +86,7 @@ class Image(SQLModel, table=True):
     format: str | None = None
     size_bytes: int | None = Field(default=None, sa_type=BigInteger)
     units: int = one_unit()
+    model: str | None = None
     state: str = "queued"
     due_at: datetime = Field(sa_type=Moment)
     claim_id: UUID | None = None
