@@ -38,6 +38,14 @@ ArachneError                       code · http_status · retryable
 │   ├── OutOfMemory                out_of_memory
 │   ├── WorkerLost                 worker_lost
 │   └── DeadlineExceeded           deadline_exceeded
+├── VlmError                       no description; the image completes without one, and degraded
+│   ├── VlmUnreachable             vlm_unreachable, again
+│   ├── VlmTimedOut                vlm_timeout, again
+│   ├── VlmBusy                    vlm_busy, again after retry_after_s
+│   ├── VlmFailed                  vlm_failed, again
+│   ├── VlmRefused                 vlm_refused
+│   ├── VlmModelMissing            vlm_model_missing
+│   └── VlmAnswerRejected          vlm_answer_rejected
 └── SetupError                     this machine or its settings need mending; says how
 """
 
@@ -292,6 +300,55 @@ class DeadlineExceeded(ImageError):
     """The job's deadline passed before this image was read."""
 
     code, title = "deadline_exceeded", "Deadline exceeded"
+
+
+class VlmError(ArachneError):
+    """A vision-language model gave no description. `server_at_fault` tells whether its server seems to be ill."""
+
+    code, http_status, title = "vlm_failed", 502, "No description"
+    server_at_fault: ClassVar[bool] = False
+
+
+class VlmUnreachable(VlmError):
+    """Nothing answers at VLM_URL, or the connection broke."""
+
+    code, retryable, server_at_fault = "vlm_unreachable", True, True
+
+
+class VlmTimedOut(VlmError):
+    """No whole answer came in time."""
+
+    code, retryable, server_at_fault = "vlm_timeout", True, True
+
+
+class VlmBusy(VlmError):
+    """The server's own queue is full; it is well otherwise."""
+
+    code, retryable = "vlm_busy", True
+
+
+class VlmFailed(VlmError):
+    """The server failed, or answered with what is not its protocol."""
+
+    retryable, server_at_fault = True, True
+
+
+class VlmRefused(VlmError):
+    """The server won't take this request, however often it is sent."""
+
+    code = "vlm_refused"
+
+
+class VlmModelMissing(VlmError):
+    """The server doesn't have the model."""
+
+    code = "vlm_model_missing"
+
+
+class VlmAnswerRejected(VlmError):
+    """The model's answer can't be used; the message is the stage's reason."""
+
+    code = "vlm_answer_rejected"
 
 
 class SetupError(ArachneError):

@@ -12,7 +12,7 @@ _CREDENTIALS = re.compile(
     r"|wh(?:sec|sk)_[\w+/=-]{8,}"
     r"|(?P<url>://[^\s/:@]*:)[^\s/@]+(?=@)"  # a password in a URL
 )
-_QUIET = ("aiohttp.access", "alembic.runtime.plugins", "periodiq", "asyncio", "PIL")
+_QUIET = ("aiohttp.access", "alembic.runtime.plugins", "periodiq", "asyncio", "PIL", "httpx", "httpcore")
 
 
 class _Formatter(logging.Formatter):

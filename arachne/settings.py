@@ -55,6 +55,13 @@ class Settings(BaseSettings):
     vlm_fast_model: str = Field("qwen2.5vl:7b", description="Model for detail level `standard`")
     vlm_large_model: str = Field("qwen2.5vl:32b", description="Model for detail level `detailed`")
     vlm_parallel: int = Field(2, ge=1, description="Requests in flight to the VLM server")
+    vlm_timeout_s: Seconds = Field(120, description="Seconds a model has for one answer, its loading included")
+    vlm_keep_alive_s: Seconds = Field(600, description="Seconds Ollama keeps a model loaded after its last request")
+    vlm_context_tokens: int = Field(8192, ge=4096, description="Tokens Ollama gives picture, question and answer")
+    vlm_api_key: SecretStr | None = Field(None, description="Bearer token for VLM_URL")
+    vlm_revision: str | None = Field(
+        None, description="Names the weights behind VLM_URL where its server doesn't; change it with them"
+    )
     languages: list[str] = Field(["eng"], min_length=1, description="Default reading languages (JSON list)")
 
     vision_rate_limit: Rate = Field("20/minute", description="Vision submissions per user")

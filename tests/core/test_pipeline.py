@@ -27,6 +27,7 @@ from arachne.pipeline import (
 from arachne.pipeline import run as running
 from arachne.schemas.options import Options
 from arachne.schemas.result import STAGE_NAMES, Result, Vlm
+from arachne.stages.arrays import Size
 
 pytestmark = pytest.mark.processes
 
@@ -225,7 +226,7 @@ def test_a_description_is_added_or_its_lack_told(ask) -> None:
     result = read_image(drawn("Hello there"), request)
     assert statuses(result)["describe"] == ("skipped", "deferred")
     question = prepare_description(drawn("Hello there"), result.text, request, "some-model")
-    assert (question.model, question.rgb.shape, question.text) == ("some-model", (90, 420, 3), "Hello there")
+    assert (question.model, question.sent, question.text) == ("some-model", Size(420, 90), "Hello there")
     vlm = Vlm(model="some-model@1234", description="A greeting", elements=[], unsupported_text=[])
     better = described(result, vlm, 812.0)
     assert (better.vlm, better.model_version, better.degraded) == (vlm, "some-model@1234", False)
