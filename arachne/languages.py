@@ -12,6 +12,7 @@ from arachne.errors import LanguageMissing, SetupError
 
 AUTO = "auto"
 ORIENTATION = "osd"
+MOST = 8  # languages of one request
 _SUFFIX = ".traineddata"
 _SYSTEM_DIRS = (
     "/usr/share/tesseract-ocr/5/tessdata",
@@ -28,7 +29,18 @@ def installed(tessdata_dir: Path | None = None) -> tuple[str, ...]:
     `tessdata_dir` is the operator's own folder, which wins over the packaged and the system's data.
     """
     codes = set(_files(tessdata_dir)) - {ORIENTATION}
-    return tuple(sorted(codes, key=lambda code: (code != "eng", code)))
+    return _ordered(codes)
+
+
+def find(code: str, tessdata_dir: Path | None = None) -> Path | None:
+    """The file with a code's data, orientation data included; None where there is none."""
+    return _files(tessdata_dir).get(code)
+
+
+def in_folder(merged: Path) -> tuple[str, ...]:
+    """The codes in a folder that `merge` made, English first and then by name."""
+    codes = {path.name.removesuffix(_SUFFIX) for path in merged.glob(f"*{_SUFFIX}")} - {ORIENTATION}
+    return _ordered(codes)
 
 
 def merge(tessdata_dir: Path | None, cache_dir: Path) -> Path:
@@ -53,16 +65,28 @@ def merge(tessdata_dir: Path | None, cache_dir: Path) -> Path:
 
 
 def resolve(requested: Sequence[str] | None, default: Sequence[str], available: Sequence[str]) -> tuple[str, ...]:
-    """The languages to read with: the requested ones, else the default, `auto` meaning all that are available.
+    """The languages to read with: the requested ones, else the default.
+
+    With `auto` the picture's script decides; languages before it are read in any case, and those behind it where the
+    script can't be told. Without any there, the default's are put behind it, so that they are part of cache keys.
 
     Raises:
         LanguageMissing: one of them is not installed; names those that are.
     """
-    chosen = tuple(requested or default)
-    expanded = [code for name in chosen for code in (available if name == AUTO else (name,))]
-    languages = tuple(dict.fromkeys(expanded))
-    require(languages, available)
-    return languages
+    before, behind = split(requested or default)
+    chosen = before
+    if AUTO in (requested or default):
+        usual = [code for code in default if code != AUTO] or available[:1]
+        chosen = (*before, AUTO, *(behind or usual))[:MOST]
+    require([code for code in chosen if code != AUTO], available)
+    return chosen
+
+
+def split(languages: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What stands before `auto` and what stands behind it, each code once; without it all stand before."""
+    at = list(languages).index(AUTO) if AUTO in languages else len(languages)
+    behind = (code for code in languages[at:] if code != AUTO)
+    return tuple(dict.fromkeys(languages[:at])), tuple(dict.fromkeys(behind))
 
 
 def require(languages: Sequence[str], available: Sequence[str]) -> None:
@@ -78,6 +102,10 @@ def require(languages: Sequence[str], available: Sequence[str]) -> None:
             f"{missing[0]}.traineddata into the folder ARACHNE_TESSDATA_DIR names, or install the system package "
             f"tesseract-ocr-{missing[0].replace('_', '-').lower()}, and restart."
         )
+
+
+def _ordered(codes: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(codes, key=lambda code: (code != "eng", code)))
 
 
 def _files(tessdata_dir: Path | None) -> dict[str, Path]:

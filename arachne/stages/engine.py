@@ -5,6 +5,9 @@ from typing import Protocol
 
 from arachne.stages.arrays import Box, Gray
 
+MARGIN_PX = 12  # Tesseract loses text that touches the edge
+RESOLUTION_DPI = 150
+
 
 @dataclass(frozen=True)
 class EngineWord:
@@ -14,6 +17,21 @@ class EngineWord:
     box: Box
     confidence: float
     line: int
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script's name, such as Latin, and how sure it is: from 0, without a bound."""
+
+    name: str
+    confidence: float
+
+
+class ScriptFinder(Protocol):
+    """Something that tells scripts apart."""
+
+    def find(self, gray: Gray, characters: int) -> Script | None:
+        """The script of dark text on light ground, uint8 (H, W); None where there are fewer characters than that."""
 
 
 class Engine(Protocol):

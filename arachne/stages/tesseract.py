@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from arachne.languages import ORIENTATION
 from arachne.stages.arrays import Box, Gray
-from arachne.stages.engine import Engine, EngineWord
+from arachne.stages.engine import MARGIN_PX, RESOLUTION_DPI, Engine, EngineWord, Script, ScriptFinder
 
 if TYPE_CHECKING:
     from tesserocr import PyTessBaseAPI
 
-MARGIN_PX = 12  # Tesseract loses text that touches the edge
-_RESOLUTION_DPI = 150
 _VARIABLES = {"tessedit_do_invert": "0", "debug_file": os.devnull}  # ink is dark already; layout notes are no errors
 
 
@@ -44,7 +43,7 @@ class TesserocrEngine:
         height, width = framed.shape
         self._api.SetPageSegMode(mode)
         self._api.SetImageBytes(framed.tobytes(), width, height, 1, width)
-        self._api.SetSourceResolution(_RESOLUTION_DPI)
+        self._api.SetSourceResolution(RESOLUTION_DPI)
         try:
             started = time.monotonic()
             done = self._api.Recognize(max(1, int(limit_s * 1000)))
@@ -71,6 +70,46 @@ class TesserocrEngine:
                 place = Box(x0 - MARGIN_PX, y0 - MARGIN_PX, x1 - x0, y1 - y0)
                 confidence = min(1.0, max(0.0, at.Confidence(RIL.WORD) / 100))
                 yield EngineWord(text.strip(), place, confidence, max(line, 0))
+
+
+class TesserocrScriptFinder:
+    """Tesseract's detection of scripts through its C++ interface; it looks at few characters and is soon done."""
+
+    def __init__(self, api: "PyTessBaseAPI") -> None:
+        self._api = api
+        api.SetVariable("debug_file", os.devnull)
+
+    def find(self, gray: Gray, characters: int) -> Script | None:
+        """The script of dark text on light ground, uint8 (H, W); None where there are fewer characters than that."""
+        framed = np.pad(gray, MARGIN_PX, constant_values=255)
+        height, width = framed.shape
+        self._api.SetVariable("min_characters_to_try", str(characters))
+        self._api.SetImageBytes(framed.tobytes(), width, height, 1, width)
+        self._api.SetSourceResolution(RESOLUTION_DPI)
+        try:
+            found = self._api.DetectOrientationScript()
+        finally:
+            self._api.Clear()
+        return Script(found["script_name"], float(found["script_conf"])) if found else None
+
+
+@lru_cache(maxsize=1)
+def script_finder(tessdata_dir: Path) -> ScriptFinder | None:
+    """This process's way to tell scripts apart; None without the data for it.
+
+    Raises:
+        RuntimeError: the data can't be loaded.
+    """
+    if not (tessdata_dir / f"{ORIENTATION}.traineddata").exists():
+        return None
+    try:
+        import tesserocr  # noqa: PLC0415 - some platforms have no wheel
+    except ImportError:
+        from arachne.stages.pytesseract_engine import PytesseractScriptFinder  # noqa: PLC0415
+
+        return PytesseractScriptFinder(tessdata_dir)
+    mode = tesserocr.PSM.OSD_ONLY
+    return TesserocrScriptFinder(tesserocr.PyTessBaseAPI(path=f"{tessdata_dir}{os.sep}", lang=ORIENTATION, psm=mode))
 
 
 @lru_cache(maxsize=4)

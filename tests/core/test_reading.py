@@ -41,7 +41,7 @@ def test_the_level_chooses_the_model(options: dict[str, object], model: str | No
 
 def test_languages_are_spelled_out_once_workers_have_told_theirs() -> None:
     assert settle_options(Options(), PLAIN, FACTS).languages == ["eng"]
-    assert settle_options(Options(languages=["auto"]), PLAIN, FACTS).languages == ["eng", "tha"]
+    assert settle_options(Options(languages=["auto"]), PLAIN, FACTS).languages == ["auto", "eng"]
     assert settle_options(Options(languages=["deu"]), PLAIN, None).languages == ["deu"]
     with pytest.raises(LanguageMissing, match="eng, tha"):
         settle_options(Options(languages=["deu"]), PLAIN, FACTS)
@@ -63,6 +63,7 @@ def test_models_are_those_of_the_settings() -> None:
         {"detail_level": "fast"},
         {"languages": ["tha"]},
         {"languages": ["tha", "eng"]},
+        {"languages": ["auto"]},
         {"prompt": "more"},
         {"frames": "all"},
         {"profile": "slip"},
@@ -79,6 +80,15 @@ def test_what_changes_a_result_changes_its_key(change: dict[str, object]) -> Non
 @pytest.mark.parametrize("change", [{"cache": "refresh"}, {"cache": "bypass"}, {"languages": ["eng"]}, {"prompt": ""}])
 def test_what_changes_no_result_leaves_its_key(change: dict[str, object]) -> None:
     assert key(**change) == key()  # type: ignore[arg-type]
+
+
+def test_what_auto_falls_back_to_is_in_the_key() -> None:
+    """With `auto` a result depends on what is installed, which pipeline_version has, and on the usual languages."""
+    thai = WITH_VLM.model_copy(update={"languages": ["tha"]})
+    assert key(settings=thai, languages=["auto"]) != key(languages=["auto"])
+    assert key(settings=thai, languages=["auto", "eng"]) == key(languages=["auto"])
+    settled = settle_options(Options(languages=["auto"]), WITH_VLM, FACTS)
+    assert key(languages=settled.languages) == key(languages=["auto"])
 
 
 def test_one_organisation_may_share_results() -> None:

@@ -5,9 +5,11 @@ import json
 import httpx
 import pytest
 
+from arachne.jobs.publications import publish
 from tests.http.conftest import BASE_URL, Service
 from tests.http.pictures import huge_png, png
 from tests.http.sending import MANY, ONE, send, text
+from tests.http.worker import FACTS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -52,6 +54,29 @@ async def test_options_that_break_a_rule_are_422(shared: Service, options: dict[
     response = await send(shared, ONE, json={"image": {"base64": text(png())}, "options": options})
     assert (response.status_code, response.json()["code"]) == (422, code), response.text
     assert response.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("languages", [["xyz"], ["eng", "xyz"], ["auto", "xyz"]])
+@pytest.mark.parametrize("url", [ONE, MANY])
+async def test_a_language_that_is_not_installed_is_422_however_it_is_sent(
+    shared: Service, url: str, languages: list[str]
+) -> None:
+    """At submit, once a worker has told which it has; names those and how to get more."""
+    await shared.database.run(publish, FACTS)
+    options, image = {"languages": languages}, {"base64": text(png())}
+    part = {"file" if url == ONE else "files": ("a.png", png())}
+    body = {"image": image} if url == ONE else {"images": [image, image]}
+    answers = [
+        await send(shared, url, files=part, data={"options": json.dumps(options)}),
+        await send(shared, url, json={**body, "options": options}),
+    ]
+    if url == ONE:
+        answers.append(await send(shared, url, files=part, params={"languages": ",".join(languages)}))
+    for answer in answers:
+        assert (answer.status_code, answer.json()["code"]) == (422, "language_missing"), answer.text
+        assert "Installed: eng" in answer.json()["detail"]
+        assert "tesseract-ocr-xyz" in answer.json()["detail"]
+        assert answer.headers["content-type"] == "application/problem+json"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Pictures with known text, drawn with Pillow's own font, and the language data the package ships."""
 
-from collections.abc import Callable
+import shutil
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from arachne import languages
+from arachne.stages import tesseract
 from arachne.stages.arrays import Rgb
 
 Draw = Callable[..., Rgb]
@@ -36,3 +39,20 @@ def draw() -> Draw:
         return np.asarray(canvas)
 
     return draw_texts
+
+
+@pytest.fixture(params=["tesserocr", "pytesseract"])
+def either_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Tesseract as a library, then as a program, wherever each is there."""
+    if request.param == "tesserocr":
+        pytest.importorskip("tesserocr")
+        yield request.param
+        return
+    if shutil.which("tesseract") is None:
+        pytest.skip("no tesseract program on the PATH")
+    monkeypatch.setitem(sys.modules, "tesserocr", None)
+    for cached in (tesseract.engine, tesseract.script_finder):
+        cached.cache_clear()
+    yield request.param
+    for cached in (tesseract.engine, tesseract.script_finder):
+        cached.cache_clear()
