@@ -74,7 +74,8 @@ class Reports:
         return [self.entries[name] for name in STAGE_NAMES]
 
     def _note(self, name: StageName, status: StageStatus, started: float, reason: str | None) -> None:
-        ms = round((time.perf_counter() - started) * 1000, 2)
+        before = self.entries[name].ms if name in self.entries else 0.0  # a stage may run again on the turned picture
+        ms = round(before + (time.perf_counter() - started) * 1000, 2)
         self.entries[name] = StageReport(name=name, status=status, ms=ms, cached=False, reason=reason)
 
 

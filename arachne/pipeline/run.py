@@ -1,7 +1,6 @@
 """An image's bytes through the stages; the eight are called one by one so that each hand-over is typed."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import cv2
@@ -11,19 +10,19 @@ from arachne.pipeline.fingerprint import pipeline_version
 from arachne.pipeline.plan import ReadRequest, needed_stages
 from arachne.pipeline.reports import Reports, is_degraded, summed
 from arachne.schemas.result import Colour, Geometry, ImageInfo, Quality, Result, StageName, Visual
-from arachne.stages.arrays import Box, Gray, Rgb, Transform
+from arachne.stages.arrays import Box, Rgb
 from arachne.stages.assess import Assessment, AssessOptions, assess
 from arachne.stages.decode import Decoded, DecodeOptions, decode
 from arachne.stages.describe import skipped_reason
 from arachne.stages.enhance import Enhanced, EnhanceOptions, enhance
 from arachne.stages.markup import clean
 from arachne.stages.rapid import SecondReader, look
-from arachne.stages.read import Reading, ReadOptions
+from arachne.stages.read import Overview, Reading, ReadOptions, look_over
 from arachne.stages.script import choose_languages, probing_languages
 from arachne.stages.segment import Region, SegmentOptions, Segments, segment
 from arachne.stages.structure import Structured, StructureOptions, structure
 from arachne.stages.twice import TwiceOptions, read_twice
-from arachne.stages.upright import Upright, UprightOptions, upright
+from arachne.stages.upright import Upright, UprightOptions, is_upright, level, upright
 
 PAGE_BREAK = "\f"
 _FAST_GLYPH_PX = 17
@@ -43,6 +42,13 @@ class _Run:
     def glyph_px(self) -> float:
         """The height of text to read at; `fast` has fewer pixels to look at."""
         return _FAST_GLYPH_PX if self.is_fast else EnhanceOptions().glyph_px
+
+    @property
+    def turning(self) -> UprightOptions:
+        """How pictures are turned."""
+        request = self.request
+        probed = probing_languages(request.languages, request.tessdata_dir)
+        return UprightOptions(request.tessdata_dir, probed, self.deadline)
 
     @property
     def is_fast(self) -> bool:
@@ -117,51 +123,83 @@ def _run(rgb: Rgb, run: _Run) -> _Page:
     page, reports = _Page(), run.reports
     if "assess" in run.needed:
         page.assessment = reports.may("assess", lambda: assess(rgb, AssessOptions()), lambda: None)
-    height_px = page.assessment.text_height_px if page.assessment else None
+    found = page.assessment
+    height_px, glyphs = (found.text_height_px, found.glyphs) if found else (None, None)
+    flat = Upright(rgb, 0, 0.0, np.eye(3), height_px, np.zeros((0, 5), np.int32))
     if "upright" in run.needed:
-        probed = probing_languages(run.request.languages, run.request.tessdata_dir)
-        turning = UprightOptions(run.request.tessdata_dir, probed, run.deadline)
-        page.upright = reports.may("upright", lambda: upright(rgb, height_px, turning), lambda: None)
-    if "enhance" in run.needed:
-        turned = page.upright or Upright(rgb, 0, 0.0, np.eye(3), height_px)
-        enhanced = reports.may(
-            "enhance",
-            lambda: enhance(turned.rgb, turned.text_height_px, EnhanceOptions(glyph_px=run.glyph_px)),
-            lambda: _plain_gray(turned.rgb),
-        )
-        _run_reading(page, rgb, enhanced, enhanced.transform @ turned.transform, run)
+        flat = reports.may("upright", lambda: level(rgb, glyphs, height_px, run.turning), lambda: flat)
+        page.upright = flat
+    if "read" in run.needed:
+        _run_reading(page, rgb, flat, run)
+    elif "upright" in run.needed:
+        page.upright = _upright(flat, run)
+        if "enhance" in run.needed:
+            _look(page.upright, run)
     if "describe" in run.needed:
         reports.skip("describe", skipped_reason(configured=run.request.vlm_configured))
     return page
 
 
-def _run_reading(page: _Page, rgb: Rgb, enhanced: Enhanced, transform: Transform, run: _Run) -> None:
-    """Stages 5 to 7, as far as they are needed; what they find goes into the page."""
-    request, reports, gray = run.request, run.reports, enhanced.gray
+@dataclass(frozen=True)
+class _Looked:
+    """A picture on its way to being read."""
+
+    turned: Upright
+    enhanced: Enhanced
+    regions: tuple[Region, ...]
+
+
+def _upright(flat: Upright, run: _Run) -> Upright:
+    return run.reports.may("upright", lambda: upright(flat, run.turning), lambda: flat)
+
+
+def _look(turned: Upright, run: _Run) -> _Looked:
+    """Stages 4 and 5."""
+    aim = EnhanceOptions(glyph_px=run.glyph_px)
+    enhanced = run.reports.may(
+        "enhance", lambda: enhance(turned.rgb, turned.text_height_px, aim), lambda: _plain_gray(turned.rgb)
+    )
     if "segment" not in run.needed:
-        return
-    segments = reports.may("segment", lambda: segment(gray, SegmentOptions()), lambda: _one_region(enhanced))
-    if "read" not in run.needed:
-        return
-    reading, page.languages = reports.must("read", lambda: _read(gray, segments.regions, run))
+        return _Looked(turned, enhanced, ())
+    options = SegmentOptions()
+    segments = run.reports.may("segment", lambda: segment(enhanced.gray, options), lambda: _one_region(enhanced))
+    return _Looked(turned, enhanced, segments.regions)
+
+
+def _run_reading(page: _Page, rgb: Rgb, flat: Upright, run: _Run) -> None:
+    """Stages 4 to 7, with quarter turns tried where the page reads badly as it stands."""
+    reports = run.reports
+    looked = _look(flat, run)
+    how, over = reports.must("read", lambda: _look_over(looked, run))
+    if not is_upright(over.words):
+        page.upright = _upright(flat, run)
+        if page.upright.rotation_deg:
+            looked = _look(page.upright, run)
+            how, over = reports.must("read", lambda: _look_over(looked, run))
+    gray = looked.enhanced.gray
+    reading, page.languages = (
+        reports.must("read", lambda: read_twice(over, how, run.second, TwiceOptions())),
+        how.languages,
+    )
     page.reading = reading
     if reading.degraded:
         reports.degrade("read", reading.degraded)
     if "structure" in run.needed:
-        aim = StructureOptions(profile=request.options.profile)
+        transform = looked.enhanced.transform @ looked.turned.transform
+        aim = StructureOptions(profile=run.request.options.profile)
         page.structured = reports.may(
             "structure", lambda: structure(reading.words, gray, rgb, transform, aim), lambda: None
         )
 
 
-def _read(gray: Gray, regions: Sequence[Region], run: _Run) -> tuple[Reading, tuple[str, ...]]:
-    """What is read, and in which languages."""
-    request = run.request
-    chosen = choose_languages(gray, regions, request.languages, request.tessdata_dir)
+def _look_over(looked: _Looked, run: _Run) -> tuple[ReadOptions, Overview]:
+    """What the page reads like, and in which languages."""
+    request, gray = run.request, looked.enhanced.gray
+    chosen = choose_languages(gray, looked.regions, request.languages, request.tessdata_dir)
     how = ReadOptions(request.tessdata_dir, chosen, run.deadline, run.glyph_px)
     if run.is_fast:
         how = replace(how, max_retries=0, max_missed=0)
-    return read_twice(gray, regions, how, run.second, TwiceOptions()), chosen
+    return how, look_over(gray, looked.regions, how)
 
 
 def _plain_gray(rgb: Rgb) -> Enhanced:

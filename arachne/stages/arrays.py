@@ -12,6 +12,7 @@ Gray = npt.NDArray[np.uint8]  # (H, W)
 Mask = npt.NDArray[np.bool_]  # (H, W)
 Transform = npt.NDArray[np.float64]  # (3, 3), acts on column vectors (x, y, 1)
 Samples = npt.NDArray[np.uint8]  # (H, W) or (H, W, channels)
+Glyphs = npt.NDArray[np.int32]  # (N, 5): x, y, width, height, area of connected ink
 Points = npt.NDArray[np.float64]  # (N, 2), x then y
 
 
@@ -58,8 +59,10 @@ class Size:
 
 def union(boxes: list[Box]) -> Box:
     """The smallest box around all of them; at least one is needed."""
-    x, y = min(box.x for box in boxes), min(box.y for box in boxes)
-    return Box(x, y, max(box.right for box in boxes) - x, max(box.bottom for box in boxes) - y)
+    x, y, right, bottom = boxes[0].x, boxes[0].y, boxes[0].right, boxes[0].bottom
+    for left, top, width, height in boxes:  # a loop is several times faster than four generators
+        x, y, right, bottom = min(x, left), min(y, top), max(right, left + width), max(bottom, top + height)
+    return Box(x, y, right - x, bottom - y)
 
 
 def corners(box: Box) -> Points:

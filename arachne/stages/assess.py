@@ -1,16 +1,19 @@
 """Stage 2: how good the picture is and what it looks like."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
 from arachne.stages import ink
-from arachne.stages.arrays import Gray, Rgb, resized
+from arachne.stages.arrays import Glyphs, Gray, Rgb, resized
 
-VERSION = 1
+VERSION = 2
+
+_ENOUGH_PIXELS = 262_144
+_BAND_PX = 32
 
 Polarity = Literal["dark", "light", "mixed"]
 
@@ -25,7 +28,10 @@ class AssessOptions:
 
 @dataclass(frozen=True)
 class Assessment:
-    """`sharpness` is the variance of the Laplacian, `noise` in gray levels, the rest as in the result."""
+    """`sharpness` is the variance of the Laplacian, `noise` in gray levels, the rest as in the result.
+
+    `glyphs` are boxes of what may be characters, (N, 5): x, y, width, height, area, in the picture's pixels.
+    """
 
     sharpness: float
     contrast: float
@@ -37,6 +43,7 @@ class Assessment:
     phash: str
     edge_density: float
     blank: bool
+    glyphs: Glyphs
 
 
 def assess(rgb: Rgb, options: AssessOptions) -> Assessment:
@@ -46,8 +53,9 @@ def assess(rgb: Rgb, options: AssessOptions) -> Assessment:
     gray = np.asarray(cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
     behind = ink.ground(small, 12)
     apart = ink.distance(small, behind)
-    low, high = np.percentile(gray[:: max(1, len(gray) // 512)], [1, 99])
-    height = ink.glyph_height(ink.glyph_boxes(ink.mask(apart)))
+    low, high = _spread(gray)
+    glyphs = ink.glyph_boxes(ink.mask(apart))
+    height = ink.glyph_height(glyphs)
     return Assessment(
         sharpness=round(float(cv2.Laplacian(gray, cv2.CV_16S).var()), 2),
         contrast=round(float(high - low) / 255, 4),
@@ -59,6 +67,7 @@ def assess(rgb: Rgb, options: AssessOptions) -> Assessment:
         phash=_phash(gray),
         edge_density=round(float((cv2.Canny(gray, 60, 160) > 0).mean()), 5),
         blank=int(apart.max(initial=0)) < ink.MIN_CONTRAST,
+        glyphs=ink.unscaled(glyphs, scale),
     )
 
 
@@ -70,13 +79,30 @@ def _noise(gray: Gray) -> float:
     if min(gray.shape) < 3:
         return 0.0
     kernel = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], np.float32)
-    response = np.abs(cv2.filter2D(gray, cv2.CV_16S, kernel))[1:-1, 1:-1]
-    return float(np.median(response[:: max(1, len(response) // 512)])) / (0.6745 * 6)
+    response = np.abs(cv2.filter2D(_sampled(gray), cv2.CV_16S, kernel))[1:-1, 1:-1]
+    counts = np.cumsum(np.bincount(response.ravel()))
+    return float(np.searchsorted(counts, counts[-1] / 2)) / (0.6745 * 6)
+
+
+def _sampled(gray: Gray) -> Gray:
+    """Enough bands of the picture, one above the other, to tell what is everywhere in it."""
+    every = gray.size // _ENOUGH_PIXELS
+    if every < 2 or len(gray) < every * _BAND_PX:
+        return gray
+    bands = gray[: len(gray) // _BAND_PX * _BAND_PX].reshape(-1, _BAND_PX, gray.shape[1])
+    return np.ascontiguousarray(bands[::every].reshape(-1, gray.shape[1]))
+
+
+def _spread(gray: Gray) -> tuple[int, int]:
+    """The levels below and above which a hundredth of the pixels lies."""
+    counts = np.cumsum(cv2.calcHist([gray], [0], None, [256], [0, 256]))
+    low, high = np.searchsorted(counts, [0.01 * counts[-1], 0.99 * counts[-1]])
+    return int(low), int(high)
 
 
 def _polarity(behind: Rgb) -> Polarity:
     """Whether text stands on dark or light ground; mixed where each has a fifth of the area."""
-    dark = float((behind[::4, ::4].max(axis=2) < 128).mean())
+    dark = ink.dark_share(behind)
     if dark > 0.8:
         return "dark"
     return "light" if dark < 0.2 else "mixed"
@@ -86,14 +112,19 @@ def _palette(rgb: Rgb, colours: int) -> tuple[tuple[str, float], ...]:
     """The commonest colours after rounding to 16 levels a channel, each as the mean of its pixels."""
     step = max(1, int((rgb.shape[0] * rgb.shape[1] / 65_536) ** 0.5))
     pixels = rgb[::step, ::step].reshape(-1, 3)
-    keys = (pixels >> 4).astype(np.int32) @ np.array([256, 16, 1], dtype=np.int32)
+    red, green, blue = ((pixels[:, channel] >> 4).astype(np.int32) for channel in range(3))
+    keys = (red << 8) | (green << 4) | blue
     counts = np.bincount(keys, minlength=4096)
     top = [int(key) for key in np.argsort(counts, kind="stable")[::-1][:colours] if counts[key]]
-    return tuple((_hex(pixels[keys == key].mean(axis=0)), round(float(counts[key]) / len(keys), 4)) for key in top)
+    sums = [np.bincount(keys, weights=pixels[:, channel], minlength=4096) for channel in range(3)]
+    return tuple(
+        (_hex([float(one[key]) / float(counts[key]) for one in sums]), round(float(counts[key]) / len(keys), 4))
+        for key in top
+    )
 
 
-def _hex(colour: npt.NDArray[np.float64]) -> str:
-    red, green, blue = (round(float(value)) for value in colour)
+def _hex(colour: Sequence[float]) -> str:
+    red, green, blue = (round(value) for value in colour)
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 

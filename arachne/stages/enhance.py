@@ -46,8 +46,7 @@ def enhance(rgb: Rgb, text_height_px: float | None, options: EnhanceOptions) -> 
     scale = _scale(rgb, height, options)
     gray = _stretched(resized(apart, scale), options)
     factors = gray.shape[1] / displayed[1], gray.shape[0] / displayed[0]
-    dark = float((behind[::4, ::4].max(axis=2) < 128).mean())
-    return Enhanced(gray, scale * shrink, scaling(*factors), round(dark, 4))
+    return Enhanced(gray, scale * shrink, scaling(*factors), round(ink.dark_share(behind), 4))
 
 
 def _scale(rgb: Rgb, height_px: float, options: EnhanceOptions) -> float:

@@ -1,10 +1,13 @@
 """Where there is ink: how far each pixel is from the ground around it, whatever the ground's colour."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import cv2
 import numpy as np
 import numpy.typing as npt
 
-from arachne.stages.arrays import Gray, Mask, Rgb
+from arachne.stages.arrays import Glyphs, Gray, Mask, Rgb
 
 EVEN = 9  # gray levels within which an area counts as one colour
 WIDE = 1.3  # glyph heights; what is wider is no stroke of a letter
@@ -24,25 +27,29 @@ def ground(rgb: Rgb, glyph_px: float) -> Rgb:
     away, labels = cv2.distanceTransformWithLabels(
         (~even).astype(np.uint8), cv2.DIST_L2, 3, labelType=cv2.DIST_LABEL_PIXEL
     )
-    packed = cv2.cvtColor(rgb, cv2.COLOR_RGB2RGBA).view(np.uint32)[..., 0]  # one number a pixel is looked up faster
-    colours = np.zeros(int(labels.max()) + 1, np.uint32)
-    colours[labels[even]] = packed[even]
-    nearest = np.take(colours, np.asarray(labels, dtype=np.int32)).view(np.uint8).reshape(*labels.shape, 4)
-    nearest = np.asarray(cv2.cvtColor(nearest, cv2.COLOR_RGBA2RGB), dtype=np.uint8)
-    far = away > 4 * glyph_px
-    if far.any():
-        nearest[far] = _median_ground(rgb, glyph_px)[far]
-    return np.asarray(nearest, dtype=np.uint8)
+    # One number a pixel is looked up faster. Labels count the even pixels row by row, from 1.
+    colours = cv2.cvtColor(rgb, cv2.COLOR_RGB2RGBA).view(np.uint32).ravel()
+    uneven = np.flatnonzero(~even.ravel())
+    nearest = colours.copy()
+    nearest[uneven] = colours[np.flatnonzero(even.ravel())[labels.ravel()[uneven] - 1]]
+    found = cv2.cvtColor(nearest.view(np.uint8).reshape(*even.shape, 4), cv2.COLOR_RGBA2RGB)
+    if cv2.minMaxLoc(away)[1] > 4 * glyph_px:
+        far = away > 4 * glyph_px
+        found[far] = _median_ground(rgb, glyph_px)[far]
+    return np.asarray(found, dtype=np.uint8)
 
 
 def _even_areas(gray: Gray, glyph_px: float) -> Mask:
     """Pixels in areas of one colour that are somewhere wider than the strokes of a letter."""
     even = _even(gray, 3)
     count, labels = cv2.connectedComponents(even.astype(np.uint8), connectivity=4)
+    middles = _even(gray, max(7, round(WIDE * glyph_px)) | 1).astype(np.uint8)
+    # All of the square around such a middle is one area, so of nine neighbours one is enough to tell which.
+    grown = cv2.dilate(middles, np.ones((3, 3), np.uint8))[::3, ::3] > 0
     wide = np.zeros(count, np.bool_)
-    wide[labels[_even(gray, max(7, round(WIDE * glyph_px)) | 1)]] = True
+    wide[labels[::3, ::3][grown]] = True
     wide[0] = False
-    return np.asarray(wide[labels], dtype=np.bool_)
+    return np.take(wide, np.asarray(labels, dtype=np.int32))
 
 
 def _even(gray: Gray, side_px: int) -> Mask:
@@ -62,6 +69,12 @@ def _median_ground(rgb: Rgb, glyph_px: float) -> Rgb:
     side = max(3, min(2 * (int(window_px) // step // 2) + 1, 255))
     smooth = cv2.medianBlur(small, side)
     return np.asarray(cv2.resize(smooth, (width, height), interpolation=cv2.INTER_NEAREST), dtype=np.uint8)
+
+
+def dark_share(behind: Rgb) -> float:
+    """The share of ground that is dark in all channels, 0..1."""
+    red, green, blue = cv2.split(np.ascontiguousarray(behind[::4, ::4]))
+    return float((cv2.max(cv2.max(red, green), blue) < 128).mean())
 
 
 def distance(rgb: Rgb, behind: Rgb) -> Gray:
@@ -89,10 +102,47 @@ def local_maximum(values: Gray, window_px: int) -> Gray:
     return np.asarray(grown[:height, :width], dtype=np.uint8)
 
 
-def glyph_boxes(ink: Mask, max_height_px: int = 200) -> npt.NDArray[np.int32]:
+@dataclass(frozen=True)
+class Components:
+    """Connected areas: each pixel's number, int32 (H, W), 0 where there is none, and boxes by number, (N, 4)."""
+
+    labels: npt.NDArray[np.int32]
+    boxes: npt.NDArray[np.int32]
+
+
+def components(mask: Gray) -> Components:
+    """Areas of `mask` that are not 0, joined over edges and corners; number 0 has an empty box.
+
+    OpenCV's own boxes come with statistics of every pixel, the ground's too, and take several times as long.
+    """
+    count, labels = cv2.connectedComponents(mask, connectivity=8)
+    boxes = np.zeros((count, 4), np.int32)
+    for line in _outlines(mask):
+        x, y = line[0, 0]
+        boxes[labels[y, x]] = cv2.boundingRect(line)
+    return Components(np.asarray(labels, dtype=np.int32), boxes)
+
+
+def component_boxes(mask: Gray) -> npt.NDArray[np.int32]:
+    """Boxes of connected areas that are not 0, (N, 4): x, y, width, height, from the top."""
+    boxes = np.array([cv2.boundingRect(line) for line in _outlines(mask)], np.int32).reshape(-1, 4)
+    return boxes[np.lexsort((boxes[:, 0], boxes[:, 1]))]
+
+
+def _outlines(mask: Gray) -> Iterator[npt.NDArray[np.int32]]:
+    """The outer outline of each connected area, (N, 1, 2)."""
+    outlines, nesting = cv2.findContours(mask, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
+    if outlines:
+        for line, parent in zip(outlines, np.asarray(nesting)[0, :, 3].tolist(), strict=True):
+            if parent < 0:  # the others go around holes
+                yield np.asarray(line, dtype=np.int32)
+
+
+def glyph_boxes(ink: Mask, max_height_px: int = 200) -> Glyphs:
     """Boxes of connected ink that may be characters, (N, 5): x, y, width, height, area."""
-    count, _, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
-    boxes = np.asarray(stats[1:count], dtype=np.int32)
+    found = components(ink.astype(np.uint8))
+    areas = np.bincount(found.labels.ravel()[np.flatnonzero(ink)], minlength=len(found.boxes))
+    boxes = np.column_stack([found.boxes, areas]).astype(np.int32)[1:]
     if len(boxes) == 0:
         return boxes
     width, height, area = boxes[:, 2], boxes[:, 3], boxes[:, 4]
@@ -101,7 +151,14 @@ def glyph_boxes(ink: Mask, max_height_px: int = 200) -> npt.NDArray[np.int32]:
     return boxes[shaped & (area >= 6) & (fill >= 0.12) & (fill < 0.97)]
 
 
-def glyph_height(boxes: npt.NDArray[np.int32]) -> float | None:
+def unscaled(boxes: Glyphs, factor: float) -> Glyphs:
+    """Boxes found in a picture that was scaled by `factor`, in pixels of the picture before."""
+    if factor == 1:
+        return boxes
+    return np.asarray(boxes / [factor, factor, factor, factor, factor**2], dtype=np.int32)
+
+
+def glyph_height(boxes: Glyphs) -> float | None:
     """The usual height of characters in px, weighted by their width; None with too few of them."""
     if len(boxes) < 3:
         return None

@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
 from arachne.schemas.result import Block, Code, Line, Table, TableCell, Word
-from arachne.stages.arrays import Box, Size, Transform, apply, bounds, corners, union
+from arachne.stages.arrays import Box, Size, Transform, union
 from arachne.stages.codes import FoundCode
 from arachne.stages.groups import Group
 from arachne.stages.markup import clean
@@ -24,8 +25,11 @@ class Frame:
     size: Size
 
     def displayed(self, box: Box) -> Box:
-        """The upright box around a box of the enhanced picture."""
-        return bounds(apply(self.inverse, corners(box)), self.size)
+        """The upright box around a box of the enhanced picture, cut to the displayed one."""
+        points = self._corners(box)
+        xs = [min(max(x, 0.0), self.size.width) for x, _ in points]
+        ys = [min(max(y, 0.0), self.size.height) for _, y in points]
+        return Box(min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys))
 
     def bbox(self, box: Box) -> list[float]:
         """The same as it goes over the wire."""
@@ -33,12 +37,26 @@ class Frame:
 
     def polygon(self, box: Box) -> list[list[float]]:
         """Exactly where the box's corners are displayed."""
-        return [[_finite(x), _finite(y)] for x, y in apply(self.inverse, corners(box)).tolist()]
+        return [[_finite(x), _finite(y)] for x, y in self._corners(box)]
+
+    def _corners(self, box: Box) -> list[tuple[float, float]]:
+        """The four corners clockwise from the top left; in plain numbers, since arrays of four are slow."""
+        around = ((box.x, box.y), (box.right, box.y), (box.right, box.bottom), (box.x, box.bottom))
+        return [self._point(x, y) for x, y in around]
+
+    def _point(self, x: float, y: float) -> tuple[float, float]:
+        (a, b, c), (d, e, f), (g, h, i) = self._rows
+        depth = g * x + h * y + i
+        return (a * x + b * y + c) / depth, (d * x + e * y + f) / depth
+
+    @cached_property
+    def _rows(self) -> list[list[float]]:
+        return [[float(value) for value in row] for row in self.inverse.tolist()]
 
     @property
     def level(self) -> bool:
         """Whether boxes stay upright on the way: no turns but quarter ones, and no perspective."""
-        (a, b, _), (c, d, _), (e, f, _) = self.inverse.tolist()
+        (a, b, _), (c, d, _), (e, f, _) = self._rows
         straight = min(abs(a), abs(b)) + min(abs(c), abs(d)) < 0.01 * (abs(a) + abs(b))
         return bool(straight and abs(e) + abs(f) < 1e-9)
 

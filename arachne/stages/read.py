@@ -1,7 +1,8 @@
 """Stage 6: words with boxes and confidence; weak or missed regions are read again in another way."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,27 +61,66 @@ class Reading:
     degraded: str | None
 
 
-def read(gray: Gray, regions: Sequence[Region], options: ReadOptions) -> Reading:
-    """The words of an enhanced picture, uint8 (H, W).
+@dataclass(frozen=True)
+class Overview:
+    """What the page as a whole reads like: the enhanced picture, uint8 (H, W), and the words of each region.
+
+    `clean` is the picture without rules.
+    """
+
+    gray: Gray
+    clean: Gray
+    regions: Sequence[Region]
+    parts: tuple[tuple[EngineWord, ...], ...]
+
+    @property
+    def words(self) -> list[EngineWord]:
+        """Those of all regions."""
+        return [word for part in self.parts for word in part]
+
+
+def look_over(gray: Gray, regions: Sequence[Region], options: ReadOptions) -> Overview:
+    """The words of an enhanced picture, uint8 (H, W), read once as a page.
 
     Raises:
         ReadFailed: the reader can't be started or fails on the picture.
     """
+    if not regions:
+        return Overview(gray, gray, (), ())
+    clean = _without_rules(gray, options)
+    left_s = max(1.0, min(options.page_limit_s, options.deadline - time.monotonic()))
+    with _failing():
+        parts = _share_out(_engine(options).read(clean, _PAGE, left_s), regions)
+    return Overview(gray, clean, regions, tuple(parts))
+
+
+def read(over: Overview, options: ReadOptions) -> Reading:
+    """The words of a picture that was looked over, weak and missed regions read again as often as `options` allow.
+
+    Raises:
+        ReadFailed: the reader can't be started or fails on the picture.
+    """
+    with _failing():
+        return _read(over, options)
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Tesseract's errors as the stage's."""
     try:
-        engine = tesseract.engine(options.tessdata_dir, options.languages)
-        return _read(engine, gray, regions, options)
+        yield
     except RuntimeError as error:
         raise ReadFailed(
             f"Tesseract failed: {error}. `arachne doctor` checks its language data.", stage="read"
         ) from error
 
 
-def _read(engine: Engine, gray: Gray, regions: Sequence[Region], options: ReadOptions) -> Reading:
-    if not regions:
-        return Reading((), 0.0, None)
-    left_s = max(1.0, min(options.page_limit_s, options.deadline - time.monotonic()))
-    gray = _without_rules(gray, options)
-    parts = _share_out(engine.read(gray, _PAGE, left_s), regions)
+def _engine(options: ReadOptions) -> Engine:
+    return tesseract.engine(options.tessdata_dir, options.languages)
+
+
+def _read(over: Overview, options: ReadOptions) -> Reading:
+    gray, regions, parts = over.clean, over.regions, list(over.parts)
     degraded, retries = None, 0
     for index, region in enumerate(regions):
         if options.max_retries == 0 or not _weak(parts[index], region, options):
@@ -89,8 +129,9 @@ def _read(engine: Engine, gray: Gray, regions: Sequence[Region], options: ReadOp
             degraded = "soft_time_limit" if time.monotonic() > options.deadline else "too_many_weak_regions"
             break
         retries += 1
-        parts[index] = _read_again(engine, gray, region, parts[index], options)
-    parts = _with_missed(engine, gray, regions, parts, options)
+        parts[index] = _read_again(_engine(options), gray, region, parts[index], options)
+    if options.max_missed:
+        parts = _with_missed(_engine(options), gray, regions, parts, options)
     words = tuple(
         replace(word, box=tightened(gray, word.box))
         for index, part in enumerate(parts)

@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +20,7 @@ class Row:
     words: tuple[ReadWord, ...]
     region: int
 
-    @property
+    @cached_property
     def box(self) -> Box:
         """Around all words."""
         return union([word.box for word in self.words])
@@ -29,7 +30,7 @@ class Row:
         """The words as they are written on one line."""
         return spell(self.words)
 
-    @property
+    @cached_property
     def height_px(self) -> float:
         """The height of its taller words, which have letters that rise or hang."""
         return float(np.percentile([word.box.height for word in self.words], 80))

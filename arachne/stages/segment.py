@@ -88,8 +88,7 @@ def _chunks(glyphs: npt.NDArray[np.int32], shape: tuple[int, ...], gap: float) -
         reach = int(gap * height)
         inset = height // 6
         cv2.rectangle(canvas, (x - reach, y + inset), (x + width + reach, y + height - inset), 1, -1)
-    count, _, stats, _ = cv2.connectedComponentsWithStats(canvas, connectivity=4)
-    return [Box(*map(float, row[:4])) for row in stats[1:count]]
+    return [Box(*map(float, box)) for box in ink.component_boxes(canvas).tolist()]
 
 
 def _cut(words: list[Box], height: float, options: SegmentOptions) -> list[list[Box]]:

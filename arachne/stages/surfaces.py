@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
+from arachne.stages import ink
 from arachne.stages.arrays import Box, Gray, Rgb, resized
 
 _MOST_PIXELS = 1_200_000
@@ -22,7 +23,7 @@ class Surfaces:
         gray = np.asarray(cv2.cvtColor(resized(rgb, self._factor), cv2.COLOR_RGB2GRAY), dtype=np.uint8)
         square = np.ones((3, 3), np.uint8)
         self._even = cv2.subtract(cv2.dilate(gray, square), cv2.erode(gray, square)) < _EVEN
-        _, self._labels, self._stats, _ = cv2.connectedComponentsWithStats(self._even.astype(np.uint8), connectivity=4)
+        self._areas = ink.components(self._even.astype(np.uint8))
 
     def control_around(self, text: Box, height_px: float) -> Box | None:
         """The box of the button, field or item the line of text stands in; None where it stands on open ground."""
@@ -43,12 +44,12 @@ class Surfaces:
         """The surface that most of the box lies on."""
         rows = slice(max(0, int(box.y)), max(0, int(box.bottom) + 1))
         columns = slice(max(0, int(box.x)), max(0, int(box.right) + 1))
-        counts = np.bincount(self._labels[rows, columns].ravel(), minlength=1)
+        counts = np.bincount(self._areas.labels[rows, columns].ravel(), minlength=1)
         counts[0] = 0
         label = int(np.argmax(counts))
         if counts[label] == 0:
             return None
-        x, y, width, height = (float(value) for value in self._stats[label][:4])
+        x, y, width, height = (float(value) for value in self._areas.boxes[label])
         return Box(x, y, width, height)
 
     def pictures(self, taken: Sequence[Box], least_px: float) -> list[Box]:
@@ -61,9 +62,9 @@ class Surfaces:
             busy[top : int(box.bottom / _CELL_PX) + 1, left : int(box.right / _CELL_PX) + 1] = 0
         whole = cv2.morphologyEx(busy, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
         whole = cv2.morphologyEx(whole, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
-        count, _, stats, _ = cv2.connectedComponentsWithStats(whole, connectivity=8)
         found = []
-        for x, y, width, height, area in stats[1:count].tolist():
+        for x, y, width, height in ink.component_boxes(np.asarray(whole, dtype=np.uint8)).tolist():
+            area = cv2.countNonZero(whole[y : y + height, x : x + width])
             box = self._unscaled(Box(*(float(value * _CELL_PX) for value in (x, y, width, height))))
             if area > _FULL * width * height and min(box.width, box.height) >= least_px:
                 found.append(box)

@@ -43,10 +43,9 @@ def find_ruled(gray: Gray, words: Sequence[ReadWord], glyph_px: float) -> list[G
     """Grids drawn with lines, with merged cells as they are drawn; uint8 (H, W), dark ink."""
     length = max(20, int(glyph_px * 2.5))
     rules = ink.rules(gray < 200, 2 * length, length).astype(np.uint8)
-    count, _, stats, _ = cv2.connectedComponentsWithStats(rules, connectivity=8)
     grids = []
-    for x, y, width, height, area in stats[1:count].tolist():
-        if width < 6 * glyph_px or height < 3 * glyph_px or area < 2 * (width + height):
+    for x, y, width, height in ink.component_boxes(rules).tolist():
+        if width < 6 * glyph_px or height < 3 * glyph_px:
             continue
         boxes = _enclosed(rules[y : y + height, x : x + width], x, y, glyph_px)
         grid = _grid_of(boxes, words, glyph_px) if len(boxes) >= 4 else None
@@ -61,10 +60,10 @@ def _within(inner: Box, outer: Box) -> bool:
 
 def _enclosed(rules: Gray, left: int, top: int, glyph_px: float) -> list[Box]:
     """White areas within the lines that are large enough to hold text."""
-    count, _, stats, _ = cv2.connectedComponentsWithStats((rules == 0).astype(np.uint8), connectivity=4)
-    boxes = []
-    for x, y, width, height, area in stats[1:count].tolist():
-        roomy = width > 0.8 * glyph_px and height > 0.9 * glyph_px and area > 0.7 * width * height
+    white, boxes = (rules == 0).astype(np.uint8), []
+    for x, y, width, height in ink.component_boxes(white).tolist():
+        roomy = width > 0.8 * glyph_px and height > 0.9 * glyph_px
+        roomy = roomy and cv2.countNonZero(white[y : y + height, x : x + width]) > 0.7 * width * height
         if roomy and (width < 0.98 * rules.shape[1] or height < 0.5 * rules.shape[0]):
             boxes.append(Box(float(left + x), float(top + y), float(width), float(height)))
     return boxes

@@ -4,10 +4,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from arachne.stages.arrays import Box, Gray
+from arachne.stages.arrays import Box
 from arachne.stages.merge import MergeOptions, merge
 from arachne.stages.rapid import SecondReader, SecondReaderLost
-from arachne.stages.read import Reading, ReadOptions, ReadWord, is_covered, read
+from arachne.stages.read import Overview, Reading, ReadOptions, ReadWord, is_covered, read
 from arachne.stages.segment import Region
 
 # Languages whose letters the second reader has not learned.
@@ -25,10 +25,8 @@ class TwiceOptions:
     missed_share: float = 0.02
 
 
-def read_twice(
-    gray: Gray, regions: Sequence[Region], options: ReadOptions, second: SecondReader | None, how: TwiceOptions
-) -> Reading:
-    """The words of an enhanced picture, uint8 (H, W), where weak or missed ones are looked at by the second reader.
+def read_twice(over: Overview, options: ReadOptions, second: SecondReader | None, how: TwiceOptions) -> Reading:
+    """The words of a picture that was looked over, where weak or missed ones are looked at by the second reader.
 
     Without an answer from it the first reading stands, degraded.
 
@@ -36,19 +34,19 @@ def read_twice(
         ReadFailed: the first reader can't be started or fails on the picture.
     """
     if second is None:
-        return read(gray, regions, options)
+        return read(over, options)
     unlearned = not _UNLEARNED.isdisjoint(options.languages)
     # What the second reader looks at anyway, the first need not try again.
-    first = read(gray, regions, options if unlearned else replace(options, max_retries=0, max_missed=0))
-    if not wants_second_look(first, regions, how) or time.monotonic() > options.deadline:
+    first = read(over, options if unlearned else replace(options, max_retries=0, max_missed=0))
+    if not wants_second_look(first, over.regions, how) or time.monotonic() > options.deadline:
         return first
     known = [word.box for word in first.words if word.confidence >= how.known]
     try:
-        seen = second(gray, known)
+        seen = second(over.gray, known)
     except SecondReaderLost as error:
-        return replace(read(gray, regions, options), degraded=f"second_reader: {error}")
+        return replace(read(over, options), degraded=f"second_reader: {error}")
     alone = unlearned and _has_foreign_letters(first.words)
-    return merge(first, seen, gray, regions, MergeOptions(missed=not alone))
+    return merge(first, seen, over.gray, over.regions, MergeOptions(missed=not alone))
 
 
 def wants_second_look(reading: Reading, regions: Sequence[Region], how: TwiceOptions) -> bool:

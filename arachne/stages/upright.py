@@ -1,7 +1,12 @@
-"""Stage 3: text turned the right way up, by quarter turns that are proved by reading and a skew that is measured."""
+"""Stage 3: text turned the right way up: a skew that is measured, and quarter turns that are proved by reading.
+
+Most pictures are upright and read well as they are; a reading that does is proof enough, so that quarter turns are
+tried only where it does not.
+"""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,18 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from arachne.stages import ink, tesseract
-from arachne.stages.arrays import Gray, Rgb, Transform, resized, shifting
+from arachne.stages.arrays import Glyphs, Gray, Rgb, Transform, resized, shifting
+from arachne.stages.engine import EngineWord
 from arachne.stages.enhance import EnhanceOptions, enhance
 from arachne.stages.perspective import Flattened, flatten
 from arachne.stages.read import mean_confidence
 
-VERSION = 2
+VERSION = 3
 
 QuarterTurn = Literal[0, 90, 180, 270]
 _QUARTERS: tuple[QuarterTurn, ...] = (0, 90, 180, 270)
 _MOST_PIXELS = 8_000_000
 _FLAT_GAIN = 1.02  # of the rows' sharpness
 _BLOCK = 6  # of Tesseract's page segmentation modes
+_SURE_CHARACTERS = 12
+_FEWEST_GLYPHS = 5
+_NOISE = 0.3  # confidence of what readers make of marks
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,8 @@ class UprightOptions:
 class Upright:
     """The turned picture, uint8 (H, W, 3); turns are clockwise degrees; displayed pixels -> upright pixels.
 
-    `text_height_px` is measured anew, since glyphs on their side have their width for a height.
+    `text_height_px` is measured anew, since glyphs on their side have their width for a height; `glyphs` are those of
+    the level picture, before quarter turns.
     """
 
     rgb: Rgb
@@ -50,13 +60,17 @@ class Upright:
     skew_deg: float
     transform: Transform
     text_height_px: float | None
+    glyphs: Glyphs
 
 
-def upright(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> Upright:
-    """The picture with its lines of text level and the right way up; unchanged where there is no text to tell."""
-    boxes = _glyphs(rgb, text_height_px)
-    if len(boxes) < 5:
-        return Upright(rgb, 0, 0.0, np.eye(3), text_height_px)
+def level(rgb: Rgb, boxes: Glyphs | None, text_height_px: float | None, options: UprightOptions) -> Upright:
+    """The picture laid flat with its lines of text level, or plumb; unchanged where there is no text to tell.
+
+    `boxes` are what may be characters in it, looked for where they are None.
+    """
+    boxes = _glyphs(rgb, text_height_px) if boxes is None else boxes
+    if len(boxes) < _FEWEST_GLYPHS:
+        return Upright(rgb, 0, 0.0, np.eye(3), text_height_px, boxes)
     levelled, transform, flat_deg = rgb, np.eye(3), 0.0
     flat = _flattened(rgb, boxes, text_height_px, options)
     if flat is not None:
@@ -68,18 +82,27 @@ def upright(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> 
         transform = turn @ transform
         boxes = _glyphs(levelled, text_height_px)
         text_height_px = ink.glyph_height(boxes) or text_height_px
+    return Upright(levelled, 0, round(skew_deg + flat_deg, 1), transform, text_height_px, boxes)
+
+
+def upright(found: Upright, options: UprightOptions) -> Upright:
+    """The level picture the right way up; as it is where no quarter turn reads clearly better."""
+    rgb, boxes = found.rgb, found.glyphs
     lying_px = ink.glyph_height(boxes[:, [1, 0, 3, 2, 4]]) if len(boxes) else None
-    quarter = _quarter_turn(levelled, boxes, {0: text_height_px, 90: lying_px}, options)
-    if quarter:
-        transform = quarter_transform(quarter, levelled.shape[1], levelled.shape[0]) @ transform
-        levelled = np.ascontiguousarray(np.rot90(levelled, k=-quarter // 90))
-    skew_deg = round(skew_deg + flat_deg, 1)
-    return Upright(levelled, quarter, skew_deg, transform, lying_px if quarter in {90, 270} else text_height_px)
+    quarter = _quarter_turn(rgb, boxes, {0: found.text_height_px, 90: lying_px}, options)
+    if not quarter:
+        return found
+    turn = quarter_transform(quarter, rgb.shape[1], rgb.shape[0])
+    return replace(
+        found,
+        rgb=np.ascontiguousarray(np.rot90(rgb, k=-quarter // 90)),
+        rotation_deg=quarter,
+        transform=turn @ found.transform,
+        text_height_px=lying_px if quarter in {90, 270} else found.text_height_px,
+    )
 
 
-def _flattened(
-    rgb: Rgb, boxes: npt.NDArray[np.int32], text_height_px: float | None, options: UprightOptions
-) -> Flattened | None:
+def _flattened(rgb: Rgb, boxes: Glyphs, text_height_px: float | None, options: UprightOptions) -> Flattened | None:
     """The picture laid flat, where it is a surface seen at an angle and its rows of text part better for it."""
     flat = flatten(rgb, boxes)
     if flat is None:
@@ -88,28 +111,27 @@ def _flattened(
     return flat if _sharpest_at_all(after, options) > _FLAT_GAIN * _sharpest_at_all(boxes, options) else None
 
 
-def _sharpest_at_all(boxes: npt.NDArray[np.int32], options: UprightOptions) -> float:
+def _sharpest_at_all(boxes: Glyphs, options: UprightOptions) -> float:
     """How sharply rows of text part at the best angle, whatever the number of characters."""
-    if len(boxes) < 5:
+    if len(boxes) < _FEWEST_GLYPHS:
         return 0.0
     height = max(4.0, ink.glyph_height(boxes) or 4.0)
     angles = np.arange(-options.max_skew_deg, options.max_skew_deg + 0.01, 0.5)
     return max(_sharpest(points, angles, height)[1] for points in _ends(boxes)) / len(boxes) ** 2
 
 
-def _ends(boxes: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _ends(boxes: Glyphs) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Where characters stand on their line, for level text and for text on its side."""
     feet = np.column_stack([boxes[:, 0] + boxes[:, 2] / 2, boxes[:, 1] + boxes[:, 3]]).astype(np.float64)
     return feet, np.column_stack([boxes[:, 1] + boxes[:, 3] / 2, -boxes[:, 0].astype(np.float64)])
 
 
-def _glyphs(rgb: Rgb, text_height_px: float | None) -> npt.NDArray[np.int32]:
+def _glyphs(rgb: Rgb, text_height_px: float | None) -> Glyphs:
     """Boxes of glyphs in the picture's pixels; large pictures are looked at scaled down."""
     factor = min(1.0, float((_MOST_PIXELS / (rgb.shape[0] * rgb.shape[1])) ** 0.5))
     small = resized(rgb, factor)
     apart = ink.distance(small, ink.ground(small, (text_height_px or 12) * factor))
-    boxes = ink.glyph_boxes(ink.mask(apart))
-    return boxes if factor == 1 else np.asarray(boxes / factor, dtype=np.int32)
+    return ink.unscaled(ink.glyph_boxes(ink.mask(apart)), factor)
 
 
 def quarter_transform(degrees: QuarterTurn, width: int, height: int) -> Transform:
@@ -122,7 +144,7 @@ def quarter_transform(degrees: QuarterTurn, width: int, height: int) -> Transfor
     }[degrees]
 
 
-def measure_skew(boxes: npt.NDArray[np.int32], options: UprightOptions) -> float:
+def measure_skew(boxes: Glyphs, options: UprightOptions) -> float:
     """The clockwise turn in degrees that makes lines level (or upright, for text on its side); 0 where none is clear.
 
     Lines that are level put many glyphs' feet into few rows: the angle is the one where the feet's histogram is
@@ -177,14 +199,12 @@ def _turned(rgb: Rgb, angle_deg: float) -> tuple[Rgb, Transform]:
     return np.asarray(turned, dtype=np.uint8), transform
 
 
-def _quarter_turn(
-    rgb: Rgb, boxes: npt.NDArray[np.int32], heights_px: dict[int, float | None], options: UprightOptions
-) -> QuarterTurn:
+def _quarter_turn(rgb: Rgb, boxes: Glyphs, heights_px: dict[int, float | None], options: UprightOptions) -> QuarterTurn:
     """The clockwise turn whose probe reads clearly best; 0 where reading as it is is good or nothing is better.
 
     `heights_px` has the glyphs' height for text that is level (0) and for text on its side (90).
     """
-    if len(boxes) < 5:
+    if len(boxes) < _FEWEST_GLYPHS:
         return 0
     engine = tesseract.engine(options.tessdata_dir, options.languages)
     worth = dict[QuarterTurn, float]()
@@ -193,16 +213,27 @@ def _quarter_turn(
             return 0
         probe = np.rot90(_probe(rgb, boxes, heights_px[degrees % 180], options), k=-degrees // 90)
         words = engine.read(np.ascontiguousarray(probe), _BLOCK, options.probe_limit_s)
-        words = tuple(word for word in words if word.confidence > 0.3)
-        confidence, characters = mean_confidence(words), sum(len(word.text) for word in words)
-        worth[degrees] = characters * confidence**3
-        if degrees == 0 and confidence >= options.sure and characters >= 12:
+        if degrees == 0 and is_upright(words, options.sure):
             return 0
+        confidence, characters = _found(words)
+        worth[degrees] = characters * confidence**3
     best = max(worth, key=lambda degrees: worth[degrees])
     return best if worth[best] > 1.5 * worth[0] + 3 else 0
 
 
-def _probe(rgb: Rgb, boxes: npt.NDArray[np.int32], text_height_px: float | None, options: UprightOptions) -> Gray:
+def is_upright(words: Sequence[EngineWord], sure: float = UprightOptions.sure) -> bool:
+    """Whether a reading is good enough to be of text that stands the right way up."""
+    confidence, characters = _found(words)
+    return confidence >= sure and characters >= _SURE_CHARACTERS
+
+
+def _found(words: Sequence[EngineWord]) -> tuple[float, int]:
+    """The mean confidence and number of characters, without the words that are most likely noise."""
+    words = [word for word in words if word.confidence > _NOISE]
+    return mean_confidence(words), sum(len(word.text) for word in words)
+
+
+def _probe(rgb: Rgb, boxes: Glyphs, text_height_px: float | None, options: UprightOptions) -> Gray:
     """The part of the picture with most glyphs, enhanced; about a square of `probe_px` once scaled."""
     aim = EnhanceOptions(glyph_px=20)
     side = max(24, round(options.probe_px * (text_height_px or aim.glyph_px) / aim.glyph_px))
