@@ -13,7 +13,7 @@ from arachne.stages.arrays import Box, Points, Rgb, Transform, apply, resized, s
 from arachne.stages.perspective import flatten
 from arachne.stages.read import ReadWord
 from arachne.stages.structure import StructureOptions, structure
-from arachne.stages.upright import UprightOptions, _turned, quarter_transform, upright
+from arachne.stages.upright import UprightOptions, _turned, level, quarter_transform, upright
 
 WIDTH, HEIGHT = 420, 300
 
@@ -104,7 +104,8 @@ def test_a_photographed_page_is_upright_and_flat(draw, tessdata_dir: Path, quart
     corners = np.array([[150, 90], [700, 130], [660, 560], [110, 500]])
     photo, leads = photographed(page, corners, (800, 640))
     photo = np.ascontiguousarray(np.rot90(photo, k=quarter // 90))
-    found = upright(photo, 12, UprightOptions(tessdata_dir, ("eng",), time.monotonic() + 60))
+    options = UprightOptions(tessdata_dir, ("eng",), time.monotonic() + 60)
+    found = upright(level(photo, None, 12, options), options)
     assert found.rotation_deg == (360 - quarter) % 360
     placed = np.array([[60.0, 60.0], [500.0, 360.0]])
     seen = apply(leads, placed)
@@ -117,5 +118,6 @@ def test_flat_pictures_stay_as_they_are(draw, tessdata_dir: Path) -> None:
     """A dialog on a dark desktop, and a page that is only skewed, are not cut out."""
     dialog = np.full((640, 800, 3), 50, np.uint8)
     dialog[100:520, 120:680] = draw(TEXT, (560, 420))
-    found = upright(dialog, 12, UprightOptions(tessdata_dir, ("eng",), time.monotonic() + 60))
+    options = UprightOptions(tessdata_dir, ("eng",), time.monotonic() + 60)
+    found = upright(level(dialog, None, 12, options), options)
     assert found.rgb is dialog

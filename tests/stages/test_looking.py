@@ -10,7 +10,7 @@ from PIL import Image
 from arachne.stages.arrays import Rgb, apply
 from arachne.stages.assess import AssessOptions, assess
 from arachne.stages.enhance import EnhanceOptions, enhance
-from arachne.stages.upright import UprightOptions, quarter_transform, upright
+from arachne.stages.upright import UprightOptions, level, quarter_transform, upright
 
 TEXT = [(24, 18 + 36 * row, "The quick brown fox jumps over the lazy dog") for row in range(6)]
 
@@ -69,7 +69,7 @@ def test_quarter_turns_are_undone(draw, options: UprightOptions, degrees: int) -
     """A picture turned clockwise by some degrees is turned clockwise by the rest of the circle."""
     right = draw(TEXT)
     turned = np.ascontiguousarray(np.rot90(right, k=-degrees // 90))
-    found = upright(turned, 12, options)
+    found = upright(level(turned, None, 12, options), options)
     assert found.rotation_deg == (360 - degrees) % 360
     assert np.array_equal(found.rgb, right)
 
@@ -78,14 +78,14 @@ def test_quarter_turns_are_undone(draw, options: UprightOptions, degrees: int) -
 def test_skew_is_measured_and_levelled(draw, options: UprightOptions, degrees: int) -> None:
     """Pillow turns counterclockwise; the clockwise turn that undoes it has the same sign."""
     skewed = Image.fromarray(draw(TEXT)).rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor="white")
-    found = upright(np.asarray(skewed), 12, options)
+    found = upright(level(np.asarray(skewed), None, 12, options), options)
     assert found.rotation_deg == 0
     assert found.skew_deg == pytest.approx(degrees, abs=0.3)
 
 
 def test_level_text_is_left_alone(draw, options: UprightOptions) -> None:
     rgb = draw(TEXT)
-    found = upright(rgb, 12, options)
+    found = upright(level(rgb, None, 12, options), options)
     assert (found.rotation_deg, found.skew_deg) == (0, 0)
     assert found.rgb is rgb
 
@@ -96,7 +96,7 @@ def test_transform_leads_to_the_same_mark(draw, options: UprightOptions) -> None
     marked[200:220, 560:580] = (255, 0, 0)
     skewed = Image.fromarray(marked).rotate(5, Image.Resampling.BICUBIC, expand=True, fillcolor="white")
     displayed = np.asarray(skewed.rotate(90, expand=True))
-    found = upright(displayed, 12, options)
+    found = upright(level(displayed, None, 12, options), options)
     assert found.rotation_deg == 90
 
     def mark(rgb: Rgb) -> tuple[float, float]:

@@ -11,14 +11,14 @@ from PIL import Image, ImageDraw, ImageFont
 
 from arachne.errors import ReadFailed
 from arachne.stages import tesseract
-from arachne.stages.arrays import Box, Rgb
+from arachne.stages.arrays import Box, Gray, Rgb
 from arachne.stages.engine import EngineWord
 from arachne.stages.enhance import EnhanceOptions, enhance
 from arachne.stages.markup import clean
-from arachne.stages.read import Reading, ReadOptions, ReadWord, read
+from arachne.stages.read import Reading, ReadOptions, ReadWord, look_over, read
 from arachne.stages.segment import SegmentOptions, segment
 from arachne.stages.structure import Structured, StructureOptions, structure
-from arachne.stages.upright import UprightOptions, upright
+from arachne.stages.upright import UprightOptions, level, upright
 
 
 @pytest.fixture
@@ -28,13 +28,18 @@ def options(tessdata_dir: Path) -> ReadOptions:
 
 def words_of(rgb: Rgb, options: ReadOptions) -> Reading:
     enhanced = enhance(rgb, 12, EnhanceOptions())
-    return read(enhanced.gray, segment(enhanced.gray, SegmentOptions()).regions, options)
+    return looked_at(enhanced.gray, options)
+
+
+def looked_at(gray: Gray, options: ReadOptions) -> Reading:
+    return read(look_over(gray, segment(gray, SegmentOptions()).regions, options), options)
 
 
 def structured(rgb: Rgb, options: ReadOptions, **kinds: object) -> Structured:
-    turned = upright(rgb, 12, UprightOptions(options.tessdata_dir, options.languages, options.deadline))
+    turning = UprightOptions(options.tessdata_dir, options.languages, options.deadline)
+    turned = upright(level(rgb, None, 12, turning), turning)
     enhanced = enhance(turned.rgb, 12, EnhanceOptions())
-    reading = read(enhanced.gray, segment(enhanced.gray, SegmentOptions()).regions, options)
+    reading = looked_at(enhanced.gray, options)
     transform = enhanced.transform @ turned.transform
     return structure(reading.words, enhanced.gray, rgb, transform, StructureOptions(**kinds))
 
@@ -42,7 +47,7 @@ def structured(rgb: Rgb, options: ReadOptions, **kinds: object) -> Structured:
 def test_nothing_in_nothing_out(options: ReadOptions) -> None:
     blank = np.full((80, 120), 255, np.uint8)
     assert segment(blank, SegmentOptions()).regions == ()
-    assert read(blank, (), options) == Reading((), 0.0, None)
+    assert read(look_over(blank, (), options), options) == Reading((), 0.0, None)
 
 
 def test_columns_are_read_one_after_the_other(draw) -> None:
@@ -65,7 +70,7 @@ def test_missing_language_data_fails_the_stage(options: ReadOptions, tmp_path: P
     broken = ReadOptions(tmp_path, ("eng",), options.deadline)
     region = segment(np.pad(np.zeros((20, 20), np.uint8), 9, constant_values=255), SegmentOptions()).regions
     with pytest.raises(ReadFailed) as caught:
-        read(np.zeros((20, 20), np.uint8), region or ((),), broken)
+        look_over(np.zeros((20, 20), np.uint8), region or ((),), broken)
     assert caught.value.stage == "read"
 
 

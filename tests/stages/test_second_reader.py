@@ -16,7 +16,7 @@ from arachne.stages.arrays import Box, Gray
 from arachne.stages.enhance import EnhanceOptions, enhance
 from arachne.stages.merge import MergeOptions, merge
 from arachne.stages.rapid import SecondReaderLost, SeenCharacter, SeenLine
-from arachne.stages.read import Reading, ReadOptions, ReadWord
+from arachne.stages.read import Reading, ReadOptions, ReadWord, look_over
 from arachne.stages.segment import Region, SegmentOptions, segment
 from arachne.stages.twice import TwiceOptions, read_twice
 
@@ -103,10 +103,11 @@ def test_a_lost_second_reader_degrades_only(draw, tessdata_dir: Path) -> None:
     gray = enhance(draw([(30, 30, "Send the report")]), 12, EnhanceOptions()).gray
     regions = segment(gray, SegmentOptions()).regions
     options = ReadOptions(tessdata_dir, ("eng",), time.monotonic() + 60)
-    reading = read_twice(gray, regions, options, lost, TwiceOptions(known=1.1))
+    over = look_over(gray, regions, options)
+    reading = read_twice(over, options, lost, TwiceOptions(known=1.1))
     assert [text for text, _ in texts(reading)] == ["Send", "the", "report"]
     assert reading.degraded == "second_reader: it is gone"
-    assert read_twice(gray, regions, options, lost, TwiceOptions()).degraded is None  # it is not asked
+    assert read_twice(over, options, lost, TwiceOptions()).degraded is None  # it is not asked
 
 
 def test_fast_never_asks_it(tessdata_dir: Path) -> None:
