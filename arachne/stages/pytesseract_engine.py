@@ -12,6 +12,7 @@ from PIL import Image
 from arachne.errors import SetupError
 from arachne.languages import ORIENTATION
 from arachne.stages.arrays import Box, Gray
+from arachne.stages.bands import read_in_bands
 from arachne.stages.engine import MARGIN_PX, RESOLUTION_DPI, EngineWord, Script
 
 _TOO_FEW: Final = "Too few characters"
@@ -30,11 +31,14 @@ class PytesseractEngine:
             raise RuntimeError(f"no data for {', '.join(missing)}")
 
     def read(self, gray: Gray, mode: int, limit_s: float) -> tuple[EngineWord, ...]:
-        """The words of uint8 (H, W), none where `limit_s` is up.
+        """The words of uint8 (H, W), fewer where `limit_s` is up.
 
         Raises:
             RuntimeError: the program fails.
         """
+        return read_in_bands(gray, limit_s, lambda band, left_s: self._read(band, mode, left_s))
+
+    def _read(self, gray: Gray, mode: int, limit_s: float) -> tuple[EngineWord, ...]:
         config = (
             f'--psm {mode} --dpi {RESOLUTION_DPI} --tessdata-dir "{self._tessdata_dir}" '
             f"-c tessedit_do_invert=0 -c debug_file={os.devnull}"

@@ -15,7 +15,7 @@ from arachne.stages.arrays import Box, Gray, resized
 from arachne.stages.engine import Engine, EngineWord
 from arachne.stages.segment import Region
 
-VERSION = 2
+VERSION = 3
 READER = "tesseract"
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from arachne.languages import ORIENTATION
 from arachne.stages.arrays import Box, Gray
+from arachne.stages.bands import read_in_bands
 from arachne.stages.engine import MARGIN_PX, RESOLUTION_DPI, Engine, EngineWord, Script, ScriptFinder
 
 if TYPE_CHECKING:
@@ -39,9 +40,12 @@ class TesserocrEngine:
         Raises:
             RuntimeError: Tesseract gave up before that.
         """
+        self._api.SetPageSegMode(mode)
+        return read_in_bands(gray, limit_s, self._read)
+
+    def _read(self, gray: Gray, limit_s: float) -> tuple[EngineWord, ...]:
         framed = np.pad(gray, MARGIN_PX, constant_values=255)
         height, width = framed.shape
-        self._api.SetPageSegMode(mode)
         self._api.SetImageBytes(framed.tobytes(), width, height, 1, width)
         self._api.SetSourceResolution(RESOLUTION_DPI)
         try:
