@@ -1,5 +1,6 @@
 """QR, data matrix and bar codes."""
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from typing import Final
@@ -27,6 +28,12 @@ _KINDS: Final = {
     _Format.ITF: "itf",
 }
 AREAS: Final = frozenset({"qr", "micro_qr", "data_matrix", "aztec", "pdf_417"})  # no text stands inside these
+_UPC_E: Final = (  # digits of maker and product, and how they are shortened
+    (r"(\d\d)([012])0000(\d{3})", r"\1\3\2"),
+    (r"(\d{3})00000(\d\d)", r"\g<1>\g<2>3"),
+    (r"(\d{4})00000(\d)", r"\g<1>\g<2>4"),
+    (r"(\d{5})0000([5-9])", r"\1\2"),
+)
 _LEAST_PX = 20
 _FAINT = 120  # gray levels between dark and light below which a code is too faint to be found
 
@@ -51,7 +58,7 @@ def find_codes(rgb: Rgb, max_side_px: int = 2000) -> tuple[FoundCode, ...]:
         _contrasted(gray), formats=zxingcpp.BarcodeFormats(list(_KINDS)), text_mode=zxingcpp.TextMode.Plain
     )
     return tuple(
-        FoundCode(_kind(found), told(found.bytes, found.text), bounds(_corners(found) / scale, size))
+        FoundCode(*_printed(_kind(found), told(found.bytes, found.text)), bounds(_corners(found) / scale, size))
         for found in read
         if found.bytes
     )
@@ -69,6 +76,23 @@ def told(content: bytes, text: str) -> str:
 def _kind(found: zxingcpp.Barcode) -> str:
     kind = _KINDS.get(found.format) or _KINDS.get(found.symbology)
     return kind or str(found.format).lower().replace(" ", "_").replace("-", "_")
+
+
+def _printed(kind: str, data: str) -> tuple[str, str]:
+    """Kind and digits as they are printed below a product's bars, which are always given as the 13 of an EAN.
+
+    Source: GS1 General Specifications: an EAN-13 that begins with 0 is the UPC-A of its other digits, bar for bar, and
+    a UPC-E is a UPC-A without some of its zeros.
+    """
+    if kind not in {"ean_13", "upc_a", "upc_e"} or not re.fullmatch(r"0\d{12}", data):
+        return kind, data
+    if kind != "upc_e":
+        return "upc_a", data[1:]
+    system, maker, product, check = data[1], data[2:7], data[7:12], data[12]
+    for pattern, short in _UPC_E:
+        if re.fullmatch(pattern, maker + product):
+            return kind, system + re.sub(pattern, short, maker + product) + check
+    return kind, data
 
 
 def _contrasted(gray: Gray) -> Gray:

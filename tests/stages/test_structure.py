@@ -131,6 +131,11 @@ def test_what_is_read_in_a_code_is_no_text() -> None:
     ("kind", "form", "content"),
     [
         ("ean_13", zxingcpp.BarcodeFormat.EAN13, "5901234123457"),
+        ("upc_a", zxingcpp.BarcodeFormat.UPCA, "036000291452"),
+        ("upc_e", zxingcpp.BarcodeFormat.UPCE, "04252614"),
+        ("upc_e", zxingcpp.BarcodeFormat.UPCE, "01234531"),
+        ("upc_e", zxingcpp.BarcodeFormat.UPCE, "01234543"),
+        ("upc_e", zxingcpp.BarcodeFormat.UPCE, "01234565"),
         ("ean_8", zxingcpp.BarcodeFormat.EAN8, "96385074"),
         ("code_128", zxingcpp.BarcodeFormat.Code128, "ABC-123"),
         ("code_39", zxingcpp.BarcodeFormat.Code39, "HELLO-39"),
