@@ -46,6 +46,7 @@ ArachneError                       code · http_status · retryable
 │   ├── VlmRefused                 vlm_refused
 │   ├── VlmModelMissing            vlm_model_missing
 │   └── VlmAnswerRejected          vlm_answer_rejected
+├── FileRejected                   a file given to a command is damaged or foreign; nothing of it was taken
 └── SetupError                     this machine or its settings need mending; says how
 """
 
@@ -349,6 +350,12 @@ class VlmAnswerRejected(VlmError):
     """The model's answer can't be used; the message is the stage's reason."""
 
     code = "vlm_answer_rejected"
+
+
+class FileRejected(ArachneError):
+    """A file given to a command is damaged or foreign; nothing of it was taken."""
+
+    code, title = "file_rejected", "File rejected"
 
 
 class SetupError(ArachneError):

@@ -69,7 +69,8 @@ class Finisher:
 
     def answer_from_cache(self, image: Claimed) -> None:
         """Complete the image with its cached result."""
-        self._write(finish.finish_cached, image, self._settings)
+        if self._write(finish.finish_cached, image, self._settings).result_id:
+            self._cache.count_hit(image.key)
 
     def fail(self, image: Claimed, error: ImageError) -> None:
         """Fail the image at once."""

@@ -13,6 +13,7 @@ from periodiq import cron
 
 from arachne.actors.broker import MAINTENANCE
 from arachne.cache import open_cache
+from arachne.cache.audit import drop_stale
 from arachne.database import Database
 from arachne.errors import Unavailable
 from arachne.jobs import retention
@@ -75,9 +76,10 @@ class Housekeeping:
         self._each(*(partial(self._in_batches, step) for step in batches), self._prune_cache)
 
     def _prune_cache(self) -> None:
-        """This machine's cache file keeps within its age and size, though nobody may be writing to it."""
+        """This machine's cache file keeps within its age and size, and holds nothing that was erased elsewhere."""
         cache = open_cache(self.settings)
         try:
+            drop_stale(self.database, cache)
             cache.prune()
         finally:
             cache.close()

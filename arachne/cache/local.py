@@ -5,16 +5,17 @@ turns the cache off for a while. A hit counts only while the second level still 
 which the caller checks by the result's id.
 """
 
-import fcntl
+import json
 import logging
 import sqlite3
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
+from arachne.cache.file import connect, identity, is_damage, remove_damaged, used_bytes
 from arachne.settings import Settings
 from arachne.versions import CacheKey
 
@@ -28,27 +29,26 @@ OFF_S = 60.0
 PRUNE_EVERY = 64  # puts
 PRUNE_S = 3600.0
 PRUNE_TO = 0.9  # of the size bound
-BUSY_S = 1.0
+ID_BATCH = 500
+ROW_BATCH = 32
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS vision_cache (
-    scope TEXT NOT NULL,
-    sha256 TEXT NOT NULL,
-    model_version TEXT NOT NULL,
-    pipeline_version TEXT NOT NULL,
-    options_hash TEXT NOT NULL,
-    result_id TEXT NOT NULL,
-    result_json TEXT NOT NULL,
-    created_at REAL NOT NULL,
-    hits INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (scope, sha256, model_version, pipeline_version, options_hash)
-);
-CREATE INDEX IF NOT EXISTS ix_vision_cache_created ON vision_cache (created_at);
-"""
 _KEY = "scope = ? AND sha256 = ? AND model_version = ? AND pipeline_version = ? AND options_hash = ?"
 _GET = f"SELECT result_id, result_json FROM vision_cache WHERE {_KEY} AND created_at >= ?"  # noqa: S608  # put together from constants
 _PUT = "INSERT OR REPLACE INTO vision_cache VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)"
 _HITS = f"UPDATE vision_cache SET hits = hits + ? WHERE {_KEY}"  # noqa: S608
+_COUNT = f"SELECT hits FROM vision_cache WHERE {_KEY}"  # noqa: S608
+_TAKE = "INSERT OR REPLACE INTO vision_cache VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+# What /readyz puts to see whether it can has no image.
+_IDS = "SELECT DISTINCT result_id FROM vision_cache WHERE result_id > ? AND sha256 <> '' ORDER BY result_id LIMIT ?"
+_ROWS = f"""
+SELECT rowid, scope, sha256, model_version, pipeline_version, options_hash, result_id, result_json, created_at, hits
+FROM vision_cache WHERE rowid > ? AND sha256 <> '' ORDER BY rowid LIMIT {ROW_BATCH}
+"""  # noqa: S608
+_DROP = "DELETE FROM vision_cache WHERE result_id IN (SELECT value FROM json_each(?))"
+_STATS = """
+SELECT count(*), coalesce(sum(hits), 0), coalesce(sum(length(CAST(result_json AS BLOB))), 0),
+       min(created_at), max(created_at) FROM vision_cache WHERE sha256 <> ''
+"""
 # The oldest go first; one that was hit counts as younger by an hour a hit.
 _OLDEST = """
 DELETE FROM vision_cache WHERE rowid IN (
@@ -63,6 +63,26 @@ class LocalResult(NamedTuple):
     result_json: bytes
 
 
+class LocalRow(NamedTuple):
+    """A result as the file keeps it; the time is in seconds since 1970."""
+
+    key: CacheKey
+    result_id: str
+    result_json: str
+    created_at: float
+    hits: int
+
+
+class LocalStats(NamedTuple):
+    """What the file holds: results, the hits they had, the bytes of their JSON, when the oldest and newest were put."""
+
+    entries: int
+    hits: int
+    bytes: int
+    oldest_at: float | None
+    newest_at: float | None
+
+
 class VisionCache:
     """Results by key. Safe between threads and between processes; no method raises for what the disk does."""
 
@@ -74,6 +94,7 @@ class VisionCache:
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._hits: Counter[CacheKey] = Counter()
+        self._told: deque[CacheKey] = deque()  # apart, so that nobody who counts waits for the disk
         self._flushed_at = time.monotonic()
         self._off_until = 0.0
         self._puts = 0
@@ -82,8 +103,7 @@ class VisionCache:
     def get(self, key: CacheKey) -> LocalResult | None:
         """The result, or None."""
         found = self._attempt(lambda connection: self._get(connection, key))
-        if len(self._hits) >= FLUSH_HITS or time.monotonic() > self._flushed_at + FLUSH_S:
-            self.flush()
+        self._flush_in_time()
         self._prune_in_time()
         return found
 
@@ -91,14 +111,61 @@ class VisionCache:
         """The key answers with this result from now on."""
         row = (*key.parts, result_id, result_json.decode(), time.time())
         self._attempt(lambda connection: connection.execute(_PUT, row))
+        self._flush_in_time()
         self._puts += 1
         if self._puts % PRUNE_EVERY == 0:
             self.prune()
         self._prune_in_time()
 
+    def take(self, rows: Sequence[LocalRow]) -> None:
+        """The keys answer with these results, put at their own times and with the hits they had elsewhere."""
+        values = [(*row.key.parts, *row[1:]) for row in rows]
+        self._attempt(lambda connection: connection.executemany(_TAKE, values))
+        self._prune_in_time()
+
+    def count_hit(self, key: CacheKey) -> None:
+        """A hit that was answered without the file counts too; it is written with the next ones."""
+        self._told.append(key)
+
+    def hits_of(self, keys: Sequence[CacheKey]) -> list[int]:
+        """How often each key was hit, as far as this machine has written down."""
+
+        def look(connection: sqlite3.Connection) -> list[int]:
+            found = (connection.execute(_COUNT, key.parts).fetchone() for key in keys)
+            return [0 if row is None else int(row[0]) for row in found]
+
+        return self._attempt(look) or [0] * len(keys)
+
+    def stats(self) -> LocalStats | None:
+        """What the file holds, None while it can't be used."""
+        self.flush()
+        return self._attempt(lambda connection: LocalStats(*connection.execute(_STATS).fetchone()))
+
+    def check(self) -> str | None:
+        """What is wrong with the file as such, None if nothing."""
+        found = self._attempt(lambda connection: connection.execute("PRAGMA integrity_check(1)").fetchone())
+        return "the file can't be used; see the log" if found is None else None if found == ("ok",) else str(found[0])
+
+    def rows(self) -> Iterator[list[LocalRow]]:
+        """Everything the file holds, some results at a time."""
+        last = -1
+        while found := self._attempt(lambda connection, after=last: connection.execute(_ROWS, (after,)).fetchall()):  # type: ignore[misc]
+            last = found[-1][0]
+            yield [LocalRow(CacheKey(*row[1:6]), *row[6:]) for row in found]
+
+    def drop_unless(self, alive: Callable[[list[str]], set[str]]) -> int:
+        """Number of results dropped that are not `alive`, which is asked for many ids at a time."""
+        dropped, last = 0, ""
+        while ids := self._ids_after(last):
+            last = ids[-1]
+            dropped += self._drop(sorted(set(ids) - alive(ids)))
+        return dropped
+
     def flush(self) -> None:
         """The hits counted in memory are in the file."""
         self._flushed_at = time.monotonic()
+        while self._told:
+            self._hits[self._told.popleft()] += 1
         if self._hits:
             self._attempt(self._flush)
 
@@ -112,6 +179,19 @@ class VisionCache:
         self.flush()
         with self._lock:
             self._disconnect()
+
+    def _ids_after(self, last: str) -> list[str]:
+        found = self._attempt(lambda connection: connection.execute(_IDS, (last, ID_BATCH)).fetchall())
+        return [result_id for (result_id,) in found or ()]
+
+    def _drop(self, ids: list[str]) -> int:
+        gone = (json.dumps(ids),)
+        return self._attempt(lambda connection: connection.execute(_DROP, gone).rowcount) or 0 if ids else 0
+
+    def _flush_in_time(self) -> None:
+        many = len(self._hits) + len(self._told) >= FLUSH_HITS
+        if many or time.monotonic() > self._flushed_at + FLUSH_S:
+            self.flush()
 
     def _prune_in_time(self) -> None:
         if time.monotonic() > self._pruned_at + PRUNE_S:
@@ -131,9 +211,9 @@ class VisionCache:
     def _prune(self, connection: sqlite3.Connection) -> int:
         cutoff = time.time() - self._max_age_s
         dropped = connection.execute("DELETE FROM vision_cache WHERE created_at < ?", (cutoff,)).rowcount
-        if _used_bytes(connection) > self._max_bytes:
+        if used_bytes(connection) > self._max_bytes:
             rows = connection.execute("SELECT count(*) FROM vision_cache").fetchone()[0]
-            share = 1 - PRUNE_TO * self._max_bytes / _used_bytes(connection)
+            share = 1 - PRUNE_TO * self._max_bytes / used_bytes(connection)
             dropped += connection.execute(_OLDEST, (max(1, int(rows * share)),)).rowcount
         connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page and stop
         return int(dropped)
@@ -150,16 +230,16 @@ class VisionCache:
             return None
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        if self._connection is not None and _identity(self._path) != self._file:
+        if self._connection is not None and identity(self._path) != self._file:
             self._disconnect()  # another process has put a sound file in the place of a damaged one
         if self._connection is None:
-            self._connection = _connect(self._path)
-            self._file = _identity(self._path)
+            self._connection = connect(self._path)
+            self._file = identity(self._path)
         with self._connection:
             return work(self._connection)
 
     def _mend(self, error: Exception) -> None:
-        if _is_damage(error):
+        if is_damage(error):
             self._rebuild(error)
         elif getattr(error, "sqlite_errorcode", None) not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
             self._turn_off(error)
@@ -174,7 +254,7 @@ class VisionCache:
         log.warning("the cache %s is damaged and made anew: %s", self._path, error)
         self._disconnect()
         try:
-            _remove_damaged(self._path)
+            remove_damaged(self._path)
         except OSError as failure:
             self._turn_off(failure)
 
@@ -191,62 +271,3 @@ def open_cache(settings: Settings) -> VisionCache:
         max_bytes=settings.cache_max_bytes,
         max_age_s=settings.result_retention_s,
     )
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    connection = sqlite3.connect(path, timeout=BUSY_S, check_same_thread=False)
-    try:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.executescript(_SCHEMA)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of the file now at `path`."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _is_damage(error: Exception) -> bool:
-    """Whether the file itself is at fault: torn, no database, or with other tables than ours."""
-    if isinstance(error, sqlite3.OperationalError):
-        return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
-    return isinstance(error, sqlite3.DatabaseError)
-
-
-def _used_bytes(connection: sqlite3.Connection) -> int:
-    size, pages, free = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
-    )
-    return int(size * (pages - free))
-
-
-def _remove_damaged(path: Path) -> None:
-    """The damaged file and its journals are gone, unless another process has replaced it already."""
-    with path.with_suffix(".lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if _is_sound(path):
-            return
-        for suffix in ("", "-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-def _is_sound(path: Path) -> bool:
-    try:
-        connection = _connect(path)
-        try:
-            connection.execute(_GET, [*[""] * 5, 0.0])
-            return bool(connection.execute("PRAGMA quick_check").fetchone() == ("ok",))
-        finally:
-            connection.close()
-    except sqlite3.DatabaseError:
-        return False

@@ -9,7 +9,7 @@ import sys
 import typer
 
 from arachne import __version__
-from arachne.cli import account, doctor, extract, migrate, parts, tokens, up
+from arachne.cli import account, cache, doctor, extract, migrate, parts, tokens, up
 from arachne.cli.output import complain
 from arachne.errors import ArachneError, SetupError
 
@@ -30,6 +30,7 @@ tokens.register(app)
 extract.register(app)
 doctor.register(app)
 app.add_typer(account.app, name="account")
+app.add_typer(cache.app, name="cache")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,5 +1,7 @@
 """Bodies of results from this machine's own cache file, so that a repeat is answered without reading them from afar."""
 
+from collections.abc import Iterable, Mapping
+
 import anyio.to_thread
 
 from arachne.bodies import StoredJson
@@ -13,6 +15,13 @@ async def read_nearby(parts: Parts, key: CacheKey | None) -> dict[str, StoredJso
         return {}
     found = await anyio.to_thread.run_sync(parts.cache.get, key)
     return {} if found is None else {found.result_id: StoredJson(found.result_json, is_compressed=False)}
+
+
+def count_hits(parts: Parts, keys: Iterable[CacheKey | None], result_ids: Mapping[bytes, str]) -> None:
+    """Nothing; those of the keys that were answered are known to be asked for."""
+    for key in keys:
+        if key is not None and key.digest in result_ids:
+            parts.cache.count_hit(key)
 
 
 async def keep_nearby(parts: Parts, key: CacheKey | None, result_id: str | None, result: object) -> None:

@@ -19,7 +19,7 @@ from arachne.http.admission import Admitted, admit_all, look_at_images, read_ter
 from arachne.http.answers import answer_job
 from arachne.http.exchange import Caller, caller_of, exchange_of
 from arachne.http.intake import FORM, Arrival, Intake, read_intake
-from arachne.http.nearby import keep_nearby, read_nearby
+from arachne.http.nearby import count_hits, keep_nearby, read_nearby
 from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
 from arachne.http.preferences import read_wait
@@ -134,6 +134,8 @@ async def _accept(
         new = _with_reservation(new, held, _fingerprint(request, intake, terms))
     nearby = await read_nearby(parts, admitted.images[0].key) if single else {}
     job, shown = await parts.database.run(_make, new, parts, nearby)
+    if not single:
+        count_hits(parts, [image.key for image in admitted.images], job.result_ids)
     key = admitted.images[0].key
     if single and shown is not None and key is not None and (found := job.result_ids.get(key.digest)) not in nearby:
         await keep_nearby(parts, key, found, shown["result"])
