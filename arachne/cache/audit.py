@@ -1,7 +1,7 @@
 """The cache looked over: what it holds, whether that is sound, and what no longer answers anybody."""
 
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,7 @@ from sqlalchemy import Row, text
 
 from arachne.bodies import decompress
 from arachne.cache.exporting import entry_of, read_results
-from arachne.cache.local import LocalRow, VisionCache
+from arachne.cache.local import LocalRow, Pair, VisionCache
 from arachne.cache.portable import Advance
 from arachne.cache.stores import Stores
 from arachne.database import Database, Transaction
@@ -26,8 +26,8 @@ SELECT count(cache_key) AS results, count(DISTINCT reading_key) AS readings,
 FROM image_result WHERE cache_key IS NOT NULL OR reading_key IS NOT NULL
 """)
 _ALIVE = text("""
-SELECT result_id FROM image_result
-WHERE result_id = ANY(:ids) AND (cache_key IS NOT NULL OR reading_key IS NOT NULL)
+SELECT r.result_id, here.key FROM unnest(CAST(:ids AS text[]), CAST(:keys AS bytea[])) AS here(id, key)
+JOIN image_result r ON r.result_id = here.id AND (r.cache_key = here.key OR r.reading_key = here.key)
 """)
 _BODIES = text("""
 SELECT result_id, cache_key, reading_key, body FROM image_result
@@ -124,7 +124,7 @@ def drop_stale(database: Database, cache: VisionCache) -> int:
 
     So what is erased there is gone here too, and not only out of reach.
     """
-    return cache.drop_unless(lambda ids: database.run(_alive, ids))
+    return cache.drop_unless(lambda pairs: database.run(_alive, pairs))
 
 
 def prune(stores: Stores, older_than_s: float | None = None, *, with_originals: bool = False) -> Pruned:
@@ -139,8 +139,10 @@ def prune(stores: Stores, older_than_s: float | None = None, *, with_originals: 
     return Pruned(local, shared, stores.originals.drop() if with_originals else 0)
 
 
-def _alive(transaction: Transaction, ids: Collection[str]) -> set[str]:
-    return set(transaction.session.scalars(_ALIVE, {"ids": list(ids)}))
+def _alive(transaction: Transaction, pairs: Sequence[Pair]) -> set[Pair]:
+    ids, keys = zip(*pairs, strict=True)
+    rows = transaction.session.execute(_ALIVE, {"ids": list(ids), "keys": list(keys)})
+    return {(row.result_id, bytes(row.key)) for row in rows}
 
 
 def _forget(transaction: Transaction, age_s: float) -> int:
@@ -167,10 +169,11 @@ def _verify_local(stores: Stores, report: Report) -> None:
         found = stores.database.run(_read, [row.result_id for row in rows])
         for row in rows:
             report.local += 1
-            if row.result_id not in found:
+            there = found.get(row.result_id)
+            if there is None or row.key.digest not in {there.cache_key, there.reading_key}:
                 report.stale += 1
-            elif not _same(row, found[row.result_id]):
-                report.add(f"vlm_cache.db: {row.result_id} is not what PostgreSQL has under that id and key")
+            elif not _same(row, there):
+                report.add(f"vlm_cache.db: {row.result_id} is not what PostgreSQL has under that id")
 
 
 def _read(transaction: Transaction, ids: Collection[str]) -> dict[str, Row[Any]]:
@@ -179,7 +182,6 @@ def _read(transaction: Transaction, ids: Collection[str]) -> dict[str, Row[Any]]
 
 def _same(row: LocalRow, found: Row[Any]) -> bool:
     try:
-        same = decompress(found.body).decode() == row.result_json
+        return decompress(found.body).decode() == row.result_json
     except (zlib.error, UnicodeDecodeError):
         return False
-    return same and row.key.digest in {found.cache_key, found.reading_key}

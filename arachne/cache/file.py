@@ -28,7 +28,6 @@ CREATE TABLE IF NOT EXISTS vision_cache (
     PRIMARY KEY (scope, sha256, model_version, pipeline_version, options_hash)
 );
 CREATE INDEX IF NOT EXISTS ix_vision_cache_created ON vision_cache (created_at);
-CREATE INDEX IF NOT EXISTS ix_vision_cache_result ON vision_cache (result_id);
 """
 _PROBE = """
 SELECT scope, sha256, model_version, pipeline_version, options_hash, result_id, result_json, created_at, hits

@@ -5,7 +5,6 @@ turns the cache off for a while. A hit counts only while the second level still 
 which the caller checks by the result's id.
 """
 
-import json
 import logging
 import sqlite3
 import time
@@ -20,6 +19,8 @@ from arachne.settings import Settings
 from arachne.versions import CacheKey
 
 T = TypeVar("T")
+Pair = tuple[str, bytes]
+"""A result's id and the digest of the key it answers here."""
 log = logging.getLogger(__name__)
 
 FILE_NAME = "vlm_cache.db"
@@ -29,7 +30,7 @@ OFF_S = 60.0
 PRUNE_EVERY = 64  # puts
 PRUNE_S = 3600.0
 PRUNE_TO = 0.9  # of the size bound
-ID_BATCH = 500
+KEY_BATCH = 500
 ROW_BATCH = 32
 
 _KEY = "scope = ? AND sha256 = ? AND model_version = ? AND pipeline_version = ? AND options_hash = ?"
@@ -39,12 +40,15 @@ _HITS = f"UPDATE vision_cache SET hits = hits + ? WHERE {_KEY}"  # noqa: S608
 _COUNT = f"SELECT hits FROM vision_cache WHERE {_KEY}"  # noqa: S608
 _TAKE = "INSERT OR REPLACE INTO vision_cache VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # What /readyz puts to see whether it can has no image.
-_IDS = "SELECT DISTINCT result_id FROM vision_cache WHERE result_id > ? AND sha256 <> '' ORDER BY result_id LIMIT ?"
+_KEYS = f"""
+SELECT rowid, result_id, scope, sha256, model_version, pipeline_version, options_hash
+FROM vision_cache WHERE rowid > ? AND sha256 <> '' ORDER BY rowid LIMIT {KEY_BATCH}
+"""  # noqa: S608
 _ROWS = f"""
 SELECT rowid, scope, sha256, model_version, pipeline_version, options_hash, result_id, result_json, created_at, hits
 FROM vision_cache WHERE rowid > ? AND sha256 <> '' ORDER BY rowid LIMIT {ROW_BATCH}
 """  # noqa: S608
-_DROP = "DELETE FROM vision_cache WHERE result_id IN (SELECT value FROM json_each(?))"
+_DROP = "DELETE FROM vision_cache WHERE rowid = ? AND result_id = ?"  # not the one that has replaced it meanwhile
 _STATS = """
 SELECT count(*), coalesce(sum(hits), 0), coalesce(sum(length(CAST(result_json AS BLOB))), 0),
        min(created_at), max(created_at) FROM vision_cache WHERE sha256 <> ''
@@ -153,12 +157,13 @@ class VisionCache:
             last = found[-1][0]
             yield [LocalRow(CacheKey(*row[1:6]), *row[6:]) for row in found]
 
-    def drop_unless(self, alive: Callable[[list[str]], set[str]]) -> int:
-        """Number of results dropped that are not `alive`, which is asked for many ids at a time."""
-        dropped, last = 0, ""
-        while ids := self._ids_after(last):
-            last = ids[-1]
-            dropped += self._drop(sorted(set(ids) - alive(ids)))
+    def drop_unless(self, alive: Callable[[list[Pair]], set[Pair]]) -> int:
+        """Number of results dropped that are not `alive`, which is asked for many of them at a time."""
+        dropped, last = 0, -1
+        while found := self._keys_after(last):
+            last = max(found)
+            living = alive(list(found.values()))
+            dropped += self._drop([(row, pair[0]) for row, pair in found.items() if pair not in living])
         return dropped
 
     def flush(self) -> None:
@@ -180,13 +185,12 @@ class VisionCache:
         with self._lock:
             self._disconnect()
 
-    def _ids_after(self, last: str) -> list[str]:
-        found = self._attempt(lambda connection: connection.execute(_IDS, (last, ID_BATCH)).fetchall())
-        return [result_id for (result_id,) in found or ()]
+    def _keys_after(self, last: int) -> dict[int, Pair]:
+        found = self._attempt(lambda connection: connection.execute(_KEYS, (last,)).fetchall())
+        return {row[0]: (row[1], CacheKey(*row[2:]).digest) for row in found or ()}
 
-    def _drop(self, ids: list[str]) -> int:
-        gone = (json.dumps(ids),)
-        return self._attempt(lambda connection: connection.execute(_DROP, gone).rowcount) or 0 if ids else 0
+    def _drop(self, rows: list[tuple[int, str]]) -> int:
+        return self._attempt(lambda connection: connection.executemany(_DROP, rows).rowcount) or 0 if rows else 0
 
     def _flush_in_time(self) -> None:
         many = len(self._hits) + len(self._told) >= FLUSH_HITS
