@@ -41,7 +41,7 @@ def draw() -> Draw:
     return draw_texts
 
 
-@pytest.fixture(params=["tesserocr", "pytesseract"])
+@pytest.fixture(params=["tesserocr", pytest.param("pytesseract", marks=pytest.mark.processes)])
 def either_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Tesseract as a library, then as a program, wherever each is there."""
     if request.param == "tesserocr":

@@ -98,6 +98,7 @@ def test_pages_seen_at_an_angle_are_laid_flat(draw, corners: list[list[int]]) ->
     assert flatten(photo, np.array([[5, 5, 8, 8, 30]] * 9, np.int32)) is None  # text on the table would be lost
 
 
+@pytest.mark.usefixtures("either_engine")
 @pytest.mark.parametrize("quarter", [0, 180])
 def test_a_photographed_page_is_upright_and_flat(draw, tessdata_dir: Path, quarter: int) -> None:
     page = draw(TEXT, (560, 420))

@@ -16,7 +16,7 @@ TEXT = [(24, 18 + 36 * row, "The quick brown fox jumps over the lazy dog") for r
 
 
 @pytest.fixture
-def options(tessdata_dir: Path) -> UprightOptions:
+def options(tessdata_dir: Path, either_engine: str) -> UprightOptions:  # probed with each engine
     return UprightOptions(tessdata_dir, ("eng",), time.monotonic() + 60)
 
 

@@ -22,7 +22,7 @@ from arachne.stages.upright import UprightOptions, level, upright
 
 
 @pytest.fixture
-def options(tessdata_dir: Path) -> ReadOptions:
+def options(tessdata_dir: Path, either_engine: str) -> ReadOptions:  # read with each engine there is
     return ReadOptions(tessdata_dir, ("eng",), time.monotonic() + 60)
 
 

@@ -99,6 +99,7 @@ def lost(_gray: Gray, _known: Sequence[Box]) -> tuple[SeenLine, ...]:
     raise SecondReaderLost("it is gone")
 
 
+@pytest.mark.usefixtures("either_engine")
 def test_a_lost_second_reader_degrades_only(draw, tessdata_dir: Path) -> None:
     gray = enhance(draw([(30, 30, "Send the report")]), 12, EnhanceOptions()).gray
     regions = segment(gray, SegmentOptions()).regions
