@@ -43,6 +43,17 @@ def test_result_is_in_the_machines_cache(busy_service) -> None:
     assert json.loads(busy_service.cache.get(key).result_json)["text"] == "for the cache"
 
 
+@pytest.mark.parametrize(("mode", "is_kept"), [("refresh", True), ("bypass", False)])
+def test_cache_mode_holds_for_the_machines_file_too(busy_service, mode: str, is_kept: bool) -> None:
+    """`refresh` puts the new result in the old one's place, `bypass` leaves the file alone."""
+    busy_service.await_finished(busy_service.submit(f"for {mode}"))
+    job_id = busy_service.submit(f"for {mode}", options={"cache": mode})
+    assert busy_service.await_finished(job_id).cached == 0
+    (image,) = busy_service.images(job_id)
+    key = find_reader(busy_service.settings).key_of(Options(), busy_service.account_id, image.sha256)
+    assert (busy_service.cache.get(key).result_id == image.result_id) is is_kept
+
+
 def test_new_prompt_without_a_model_reads_nothing_again(busy_service) -> None:
     """Stages 1 to 7 are those of the first request, told as cached, and the image is charged as cached."""
     busy_service.await_finished(busy_service.submit("asked twice"))

@@ -89,6 +89,30 @@ def test_hits_are_counted_in_memory_and_written_together(cache: VisionCache, pat
     assert rows(path, "SELECT hits FROM vision_cache") == [(5,)]
 
 
+def test_hits_answered_without_the_file_are_counted_with_the_next_write(cache: VisionCache, path: Path) -> None:
+    """They wait in memory for nobody's disk, and those of keys the file doesn't have are dropped."""
+    cache.put(KEY, "res_1", b"{}")
+    for _ in range(3):
+        cache.count_hit(KEY)
+    cache.count_hit(replace(KEY, sha256="other"))
+    assert rows(path, "SELECT hits FROM vision_cache") == [(0,)]
+    cache.flush()
+    assert rows(path, "SELECT hits FROM vision_cache") == [(3,)]
+
+
+def test_hits_are_written_when_they_are_many(cache: VisionCache, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty-four keys' at a time, so that a machine that only reads tells them too."""
+    monkeypatch.setattr(local_cache, "FLUSH_S", float("inf"))
+    keys = [replace(KEY, sha256=str(n)) for n in range(local_cache.FLUSH_HITS)]
+    for key in keys:
+        cache.put(key, "res_1", b"{}")
+    for key in keys[:-1]:
+        cache.get(key)
+    assert rows(path, "SELECT sum(hits) FROM vision_cache") == [(0,)]
+    cache.get(keys[-1])
+    assert rows(path, "SELECT sum(hits) FROM vision_cache") == [(local_cache.FLUSH_HITS,)]
+
+
 def test_file_keeps_within_its_size(path: Path) -> None:
     """Beyond the bound the oldest results go, and the file shrinks; what is often hit stays longer."""
     bound = 1024 * 1024

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import resource
+import shutil
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -219,6 +220,20 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path, tmp_path / "pipe"):
         with pytest.raises(FileRejected, match="no file"), reading(path):
             pass
+
+
+def test_name_is_taken_by_a_whole_file_only(tmp_path: Path) -> None:
+    """So that a process killed under way leaves nothing of that name, and what lies there instead is refused."""
+    path = tmp_path / "f"
+    with writing(path) as writer:
+        for _ in range(1000):
+            writer.add(RESULT)
+        (draft,) = tmp_path.iterdir()
+        left_behind = shutil.copy(draft, tmp_path / "killed")
+        assert not path.exists()
+    assert len(read(path)) == 1000
+    with pytest.raises(FileRejected, match="cut short"):
+        read(left_behind)
 
 
 @pytest.mark.parametrize("name", ["cache.jsonl", "cache.jsonl.gz"])

@@ -1,5 +1,8 @@
 """The same image is read once, and its cached result answers whoever else asked for it."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 
 from arachne.cache import load_body
@@ -44,6 +47,41 @@ def test_same_image_at_two_workers_is_read_once(queue) -> None:
     queue.complete(image)
     (again,) = queue.claim(two, 1)
     assert again.hit is not None
+
+
+def test_workers_that_race_for_one_image_read_it_once(queue) -> None:
+    """Many at once, over and over: each image is read by one of them, all the rest are answered by its result."""
+    jobs = [queue.submit(*(f"image {n}" for n in range(5))) for _ in range(8)]
+    start = Barrier(4)
+
+    def work() -> int:
+        worker = queue.worker()
+        start.wait()
+        return queue.work(worker, limit=3)
+
+    with ThreadPoolExecutor(4) as pool:
+        read = sum(one.result() for one in [pool.submit(work) for _ in range(4)])
+    read += queue.work()  # what was parked when the others looked last
+    assert read == 5
+    assert {queue.job(job_id).state for job_id in jobs} == {"completed"}
+    assert sum(queue.job(job_id).cached for job_id in jobs) == 35
+    assert queue.column("SELECT count(*) FROM flight") == [0]
+
+
+def test_flight_of_a_worker_that_died_is_free(queue) -> None:
+    """Once it counts as lost, another reads for all who wait; what the dead one might still write, it doesn't."""
+    flying, waiting = queue.submit("same"), queue.submit("same")
+    dead = queue.worker()
+    (image,) = queue.claim(dead)
+    assert queue.claim(queue.worker()) == []
+    queue.column("UPDATE worker SET beat_at = now() - interval '1 hour' WHERE worker_id = :it", it=dead)
+    mended = reconcile(queue.database, queue.settings)
+    assert (mended.lost_workers, mended.recovered) == (1, 1)
+    assert queue.column("SELECT count(*) FROM flight") == [0]
+    assert states(queue, flying) == states(queue, waiting) == ["queued"]
+    assert queue.work() == 1
+    assert not queue.complete(image).written
+    assert (queue.job(flying).state, queue.job(waiting).state) == ("completed", "completed")
 
 
 def test_other_accounts_are_not_answered_from_this_ones_cache(queue) -> None:
