@@ -12,7 +12,7 @@ from arachne.stages.arrays import Glyphs, Gray, Rgb, resized
 
 VERSION = 2
 
-_ENOUGH_PIXELS = 262_144
+_ENOUGH_PIXELS = 500_000
 _BAND_PX = 32
 
 Polarity = Literal["dark", "light", "mixed"]
@@ -51,21 +51,22 @@ def assess(rgb: Rgb, options: AssessOptions) -> Assessment:
     scale = min(1.0, options.max_side_px / max(rgb.shape[:2]))
     small = resized(rgb, scale)
     gray = np.asarray(cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
+    sample = _sampled(gray)
     behind = ink.ground(small, 12)
     apart = ink.distance(small, behind)
     low, high = _spread(gray)
     glyphs = ink.glyph_boxes(ink.mask(apart))
     height = ink.glyph_height(glyphs)
     return Assessment(
-        sharpness=round(float(cv2.Laplacian(gray, cv2.CV_16S).var()), 2),
+        sharpness=round(float(cv2.Laplacian(sample, cv2.CV_16S).var()), 2),
         contrast=round(float(high - low) / 255, 4),
-        noise=round(_noise(gray), 3),
+        noise=round(_noise(sample), 3),
         brightness=round(float(gray.mean()) / 255, 4),
         polarity=_polarity(behind),
         text_height_px=None if height is None else round(height / scale, 1),
         palette=_palette(small, options.palette_colours),
         phash=_phash(gray),
-        edge_density=round(float((cv2.Canny(gray, 60, 160) > 0).mean()), 5),
+        edge_density=round(float((cv2.Canny(sample, 60, 160) > 0).mean()), 5),
         blank=int(apart.max(initial=0)) < ink.MIN_CONTRAST,
         glyphs=ink.unscaled(glyphs, scale),
     )
@@ -79,13 +80,13 @@ def _noise(gray: Gray) -> float:
     if min(gray.shape) < 3:
         return 0.0
     kernel = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], np.float32)
-    response = np.abs(cv2.filter2D(_sampled(gray), cv2.CV_16S, kernel))[1:-1, 1:-1]
+    response = np.abs(cv2.filter2D(gray, cv2.CV_16S, kernel))[1:-1, 1:-1]
     counts = np.cumsum(np.bincount(response.ravel()))
     return float(np.searchsorted(counts, counts[-1] / 2)) / (0.6745 * 6)
 
 
 def _sampled(gray: Gray) -> Gray:
-    """Enough bands of the picture, one above the other, to tell what is everywhere in it."""
+    """Enough bands of the picture, one above the other, to tell how sharp, noisy and full of edges all of it is."""
     every = gray.size // _ENOUGH_PIXELS
     if every < 2 or len(gray) < every * _BAND_PX:
         return gray
@@ -110,7 +111,7 @@ def _polarity(behind: Rgb) -> Polarity:
 
 def _palette(rgb: Rgb, colours: int) -> tuple[tuple[str, float], ...]:
     """The commonest colours after rounding to 16 levels a channel, each as the mean of its pixels."""
-    step = max(1, int((rgb.shape[0] * rgb.shape[1] / 65_536) ** 0.5))
+    step = max(1, int((rgb.shape[0] * rgb.shape[1] / 16_384) ** 0.5))
     pixels = rgb[::step, ::step].reshape(-1, 3)
     red, green, blue = ((pixels[:, channel] >> 4).astype(np.int32) for channel in range(3))
     keys = (red << 8) | (green << 4) | blue

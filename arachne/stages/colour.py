@@ -80,11 +80,10 @@ def _lay_on_ground(rgb: Rgb, alpha: npt.NDArray[np.uint8]) -> Rgb:
 
 
 def _blend(rgb: Rgb, alpha: npt.NDArray[np.uint8], ground: int) -> Rgb:
-    blended = np.empty_like(rgb)
-    rest = (255 - alpha.astype(np.uint16)) * ground
-    for channel in range(3):
-        blended[..., channel] = (rgb[..., channel] * alpha.astype(np.uint16) + rest + 127) // 255
-    return blended
+    blended, clear = rgb.reshape(-1, 3).copy(), np.flatnonzero(alpha < 255)  # mostly edges and shadows
+    share = alpha.ravel()[clear].astype(np.uint16)[:, np.newaxis]
+    blended[clear] = (blended[clear] * share + (255 - share) * ground + 127) // 255
+    return blended.reshape(rgb.shape)
 
 
 def _edges(rgb: Rgb) -> float:

@@ -11,6 +11,7 @@ from arachne.stages.arrays import Glyphs, Gray, Mask, Rgb
 
 EVEN = 9  # gray levels within which an area counts as one colour
 WIDE = 1.3  # glyph heights; what is wider is no stroke of a letter
+_RULE_STEP = 4
 MIN_CONTRAST = 14  # gray levels; less is taken for noise
 
 
@@ -168,8 +169,13 @@ def glyph_height(boxes: Glyphs) -> float | None:
 
 
 def rules(dark: Mask, across_px: int, down_px: int) -> Mask:
-    """Straight lines of at least these lengths, with a pixel around them, bool (H, W)."""
-    ink_map = dark.astype(np.uint8)
-    across = cv2.morphologyEx(ink_map, cv2.MORPH_OPEN, np.ones((1, across_px), np.uint8))
-    down = cv2.morphologyEx(ink_map, cv2.MORPH_OPEN, np.ones((down_px, 1), np.uint8))
+    """Straight lines of at least about these lengths, with a pixel around them, bool (H, W).
+
+    Every fourth pixel along a line tells as much as all of them, in a quarter of the time.
+    """
+    ink_map, (height, width) = dark.astype(np.uint8), dark.shape
+    step = _RULE_STEP
+    across = cv2.morphologyEx(ink_map[:, ::step], cv2.MORPH_OPEN, np.ones((1, max(2, across_px // step)), np.uint8))
+    down = cv2.morphologyEx(ink_map[::step], cv2.MORPH_OPEN, np.ones((max(2, down_px // step), 1), np.uint8))
+    across, down = (np.repeat(across, step, axis=1)[:, :width], np.repeat(down, step, axis=0)[:height])
     return np.asarray(cv2.dilate(cv2.max(across, down), np.ones((3, 3), np.uint8)), dtype=np.bool_)
