@@ -84,18 +84,13 @@ def insert_result(
 
     With `has_reading` it answers for the reading too; where it `replaces` older ones, they don't any more.
     """
-    reading = key.reading if has_reading else None
-    row = {
+    reading = key.reading.digest if has_reading and key.reading else None
+    row = _row(key) | {
         "result_id": new_id("res"),
         "account_id": account_id,
         "key": key.digest if reusable else None,
-        "reading_key": reading.digest if reading else None,
-        "scope": key.scope,
-        "sha256": key.sha256,
+        "reading_key": reading,
         "model_version": model_version,
-        "pipeline_version": key.pipeline_version,
-        "options_hash": key.options_hash,
-        "reading_hash": key.reading_hash,
         "units": units,
         "body": body,
     }
@@ -103,8 +98,13 @@ def insert_result(
     while session.scalar(_INSERT, row) is None:  # another result has the key; after this update it hasn't
         session.execute(_FREE_KEY, {"key": row["key"]})
     if reading and replaces:
-        session.execute(_FREE_READING, {"reading_key": reading.digest, "result_id": row["result_id"]})
+        session.execute(_FREE_READING, {"reading_key": reading, "result_id": row["result_id"]})
     return str(row["result_id"])
+
+
+def _row(key: CacheKey) -> dict[str, object]:
+    names = ("scope", "sha256", "pipeline_version", "options_hash", "reading_hash")
+    return {name: getattr(key, name) for name in names}
 
 
 def hold_result(transaction: Transaction, result_id: str) -> bool:
