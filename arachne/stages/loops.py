@@ -19,12 +19,8 @@ def goes_in_circles(content: str) -> bool:
 
 def ends_in_circles(content: str) -> bool:
     """Whether the end of the answer so far is the same characters again and again, in whatever script."""
-    tail = content[-_WINDOW:].rstrip(_CLOSERS)
-    data = tail.encode(errors="replace")
-    if len(tail) < _LEAST or len(zlib.compress(data, 1)) > _COMPRESSIBLE * len(data):
-        return False
-    matches = _matches(tail[::-1])
-    return any(period + length >= max(_LEAST, _ROUNDS * period) for period, length in enumerate(matches) if period)
+    tail = content[-_WINDOW:]
+    return _is_round(tail) or _is_round(tail.rstrip(_CLOSERS))
 
 
 def harps(prose: str) -> bool:
@@ -34,6 +30,14 @@ def harps(prose: str) -> bool:
         return False
     runs = Counter(tuple(words[at : at + 6]) for at in range(len(words) - 5))
     return runs.most_common(1)[0][1] * 6 > 0.3 * len(words)
+
+
+def _is_round(tail: str) -> bool:
+    data = tail.encode(errors="replace")
+    if len(tail) < _LEAST or len(zlib.compress(data, 1)) > _COMPRESSIBLE * len(data):
+        return False
+    matches = _matches(tail[::-1])
+    return any(period + length >= max(_LEAST, _ROUNDS * period) for period, length in enumerate(matches) if period)
 
 
 def _matches(text: str) -> list[int]:
