@@ -1,13 +1,12 @@
 """What `arachne doctor` looks at. Each check answers with what it found and, where needed, how to mend it."""
 
+import asyncio
 import shutil
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import redis
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,8 +14,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from arachne import languages
 from arachne.embedded import binaries, instance
 from arachne.embedded.process import server_owner
-from arachne.errors import ArachneError, SetupError, Unavailable
+from arachne.errors import ArachneError, SetupError, Unavailable, VlmError, VlmModelMissing
 from arachne.settings import Settings
+
+if TYPE_CHECKING:
+    from arachne.vlm import ModelState
 
 State = Literal["ok", "warning", "failed"]
 _FREE_BYTES = 2 * 1024**3
@@ -211,19 +213,29 @@ def _disk(settings: Settings) -> Check:
 
 
 def _vlm(settings: Settings) -> Check:
-    if settings.vlm_url is None:
+    from arachne.vlm import find_model
+
+    if settings.vlm_protocol == "none":
         return Check("vlm", "ok", "not configured: images are read but not described")
-    path = "/api/tags" if settings.vlm_protocol == "ollama" else "/v1/models"
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(settings.vlm_url.rstrip("/") + path, timeout=_TIMEOUT_S) as answer:
-            listed = answer.read(1_000_000).decode(errors="replace")
-    except (OSError, ValueError) as error:
+        states = asyncio.run(_models(settings))
+    except VlmError as error:
         return Check("vlm", "failed", _first_line(error), "Check ARACHNE_VLM_URL and that the server runs.")
-    missing = [name for name in (settings.vlm_fast_model, settings.vlm_large_model) if name not in listed]
-    if missing:
-        return Check("vlm", "warning", f"no {', '.join(missing)}", f"Run `ollama pull {missing[0]}` on that server.")
-    return Check("vlm", "ok", settings.vlm_url)
+    try:
+        found = [find_model(name, states) for name in (settings.vlm_fast_model, settings.vlm_large_model)]
+    except VlmModelMissing as error:
+        return Check("vlm", "warning", "a model is missing", error.message)
+    versions = ", ".join(dict.fromkeys(state.version for state in found))
+    if not all(state.proven for state in found):
+        return Check("vlm", "warning", f"{versions}; descriptions are not cached", "Set ARACHNE_VLM_REVISION.")
+    return Check("vlm", "ok", versions)
+
+
+async def _models(settings: Settings) -> "tuple[ModelState, ...]":
+    from arachne.vlm import open_backend
+
+    async with open_backend(settings.model_copy(update={"vlm_timeout_s": _TIMEOUT_S})) as backend:
+        return await backend.models()
 
 
 def _first_line(error: Exception) -> str:
