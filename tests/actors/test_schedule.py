@@ -12,6 +12,7 @@ from arachne.actors.broker import make_broker
 from arachne.actors.maintenance import SCHEDULE, Housekeeping, declare_maintenance
 from arachne.actors.residence import working
 from arachne.actors.schedule import PatientScheduler
+from arachne.cache import CacheKey
 from arachne.errors import Unavailable
 from arachne.settings import Settings
 
@@ -115,9 +116,9 @@ def finish(service, *contents: str, age_s: float) -> str:
         run = transaction.session.execute
         run(
             text(
-                "INSERT INTO image_result (result_id, account_id, sha256, model_version, pipeline_version, "
-                "options_hash, body, created_at) SELECT 'res_' || image_id, account_id, sha256, 'none', 'p', 'o', '', "
-                "now() - make_interval(secs => :age) FROM image WHERE job_id = :it"
+                "INSERT INTO image_result (result_id, account_id, scope, sha256, model_version, pipeline_version, "
+                "options_hash, body, created_at) SELECT 'res_' || image_id, account_id, account_id, sha256, 'none', "
+                "'p', 'o', '', now() - make_interval(secs => :age) FROM image WHERE job_id = :it"
             ),
             values,
         )
@@ -149,6 +150,14 @@ def test_results_and_jobs_go_when_their_time_is_over(service) -> None:
                    f"WHERE job_id = '{expired}' RETURNING 1")  # fmt: skip
     work.retain()
     assert service.scalar("SELECT string_agg(job_id, ' ') FROM job") == kept
+
+
+def test_erased_results_leave_the_file_of_this_machine(service) -> None:
+    """PostgreSQL answers with them no longer, so there is no use in the copy."""
+    erased = CacheKey(service.account_id, "ab" * 32, "none", "p", "o")
+    service.cache.put(erased, "res_erased", b"{}")
+    Housekeeping(service.database, service.settings, service.storage).retain()
+    assert service.cache.get(erased) is None
 
 
 def test_originals_go_when_no_job_needs_them(service) -> None:

@@ -203,6 +203,7 @@ def add_job(
             ImageResult(
                 result_id=result_id,
                 account_id=account_id,
+                scope=account_id,
                 sha256="0" * 64,
                 model_version="none",
                 pipeline_version="1",
