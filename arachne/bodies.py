@@ -11,7 +11,7 @@ class Reading:
     """A result as a stage subprocess hands it over: compressed JSON, and what the ledger and the cache need of it.
 
     `is_read`: stages 1 to 7 are complete, also where the result is degraded for want of a description; `cached`:
-    nothing was computed for it.
+    nothing was computed for it; `proven`: it is certain that `model_version` is what made it.
     """
 
     body: bytes
@@ -22,6 +22,7 @@ class Reading:
     gpu_s: float = 0.0
     is_read: bool = False
     cached: bool = False
+    proven: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

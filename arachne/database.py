@@ -4,11 +4,14 @@ Core functions take a `Transaction` and work in its session. They are plain func
 ones on its async engine.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, TypeVar
 
+from psycopg import AsyncConnection
+from psycopg import Error as PsycopgError
 from psycopg.errors import (
     DeadlockDetected,
     IdleInTransactionSessionTimeout,
@@ -16,6 +19,7 @@ from psycopg.errors import (
     SerializationFailure,
     TransactionTimeout,
 )
+from psycopg.sql import SQL, Identifier
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -35,6 +39,7 @@ CONNECT_TIMEOUT_S = 5
 SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '30s'; SET timezone = 'UTC'"
 TRANSACTION_TIMEOUT = "SET transaction_timeout = '60s'"  # PostgreSQL 17 and later
 _ATTEMPTS = 4
+_PROBE_S, _AGAIN_S = 10.0, 2.0
 _PASSING = (ReadOnlySqlTransaction, IdleInTransactionSessionTimeout, TransactionTimeout)
 _TOLD: dict[type, str] = {
     ReadOnlySqlTransaction: "The database takes no writes now; try again in a moment.",
@@ -90,10 +95,12 @@ class Database:
 class AsyncDatabase:
     """A pooled engine for one event loop."""
 
-    def __init__(self, url: str, *, pool_size: int = 16) -> None:
+    def __init__(self, url: str, *, pool_size: int = 16, keep: bool = False) -> None:
+        """`keep`: connections are replaced only when they break, since something hangs on their sessions."""
         self.url = driver_url(url)
+        options = _POOL | {"pool_recycle": -1} if keep else _POOL
         self.engine: AsyncEngine = create_async_engine(
-            self.url, pool_size=pool_size, max_overflow=0, pool_timeout=10, **_POOL
+            self.url, pool_size=pool_size, max_overflow=0, pool_timeout=10, **options
         )
         event.listen(self.engine.sync_engine, "connect", _prepare_connection)
 
@@ -128,6 +135,26 @@ class AsyncDatabase:
     async def close(self) -> None:
         """Close every pooled connection."""
         await self.engine.dispose()
+
+
+async def notifications(url: str, channel: str) -> AsyncIterator[str]:
+    """Payloads notified on the channel, and an empty one whenever some may have been missed.
+
+    The connection is tried every few seconds, and made anew where it broke.
+    """
+    address = make_url(driver_url(url)).set(drivername="postgresql").render_as_string(hide_password=False)
+    while True:
+        try:
+            connection = await AsyncConnection.connect(address, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S)
+            async with connection:
+                await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
+                yield ""
+                while True:
+                    async for told in connection.notifies(timeout=_PROBE_S):
+                        yield told.payload
+                    await connection.execute("SELECT 1")
+        except (PsycopgError, OSError):
+            await asyncio.sleep(_AGAIN_S)
 
 
 # What a statement's parameters hold, file names and secrets among it, stays out of errors and so out of logs.

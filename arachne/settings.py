@@ -55,6 +55,12 @@ class Settings(BaseSettings):
     vlm_fast_model: str = Field("qwen2.5vl:7b", description="Model for detail level `standard`")
     vlm_large_model: str = Field("qwen2.5vl:32b", description="Model for detail level `detailed`")
     vlm_parallel: int = Field(2, ge=1, description="Requests in flight to the VLM server")
+    vlm_switch_after_s: Seconds = Field(
+        120, description="Seconds after which a model lets another one's waiting images have the GPU"
+    )
+    vlm_switch_after_requests: int = Field(
+        50, ge=1, description="Requests after which a model lets another one's waiting images have the GPU"
+    )
     vlm_timeout_s: Seconds = Field(120, description="Seconds a model has for one answer, its loading included")
     vlm_keep_alive_s: Seconds = Field(600, description="Seconds Ollama keeps a model loaded after its last request")
     vlm_context_tokens: int = Field(8192, ge=4096, description="Tokens Ollama gives picture, question and answer")

@@ -1,11 +1,11 @@
-"""The resident dispatcher of a GPU worker: claims images, has them read, and finishes them.
+"""The resident dispatcher of a GPU worker: claims images, has them read and described, and finishes them.
 
 It runs on its own ticks; a wake-up only makes the next one come at once. Between claim and finish no transaction is
 open.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event, Lock
@@ -13,12 +13,14 @@ from time import monotonic
 from typing import Concatenate, ParamSpec
 from uuid import UUID
 
+from arachne.actors.describing import Describing
 from arachne.actors.finisher import Finisher
-from arachne.actors.pool import PoolLostError, StagePool
-from arachne.bodies import Reading
+from arachne.actors.places import Claimable
+from arachne.actors.pool import PoolLostError, StagePool, judge
+from arachne.actors.stage_process import Done
 from arachne.database import Database
 from arachne.errors import ArachneError, Gone, ReadFailed, SetupError, Unavailable
-from arachne.jobs.claim import Claimed, Claims, KeyOf, claim
+from arachne.jobs.claim import Claimed, Claims, KeyOf, claim, find_lost
 from arachne.jobs.reconcile import reconcile, recover_unheld
 from arachne.pipeline import ReadRequest
 from arachne.settings import Settings
@@ -27,6 +29,7 @@ from arachne.versions import NO_MODEL
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
+ClaimId = tuple[str, UUID]
 
 TICK_S = 2.0
 THOROUGH_S = 60.0
@@ -46,18 +49,26 @@ class Means:
     settings: Settings
     key_of: KeyOf
     request_of: Callable[[Claimed], ReadRequest]
+    model_of: Callable[[Claimed], str | None]
     finisher: Finisher
 
 
 class Dispatcher:
-    """Claims as many images as there are subprocesses free, and a few more; `wake` is for other threads."""
+    """Claims as many images as there are subprocesses free, and a few more; `wake` is for other threads.
 
-    def __init__(self, means: Means, pool: StagePool, worker_id: Callable[[], str]) -> None:
+    While images are with `describing`, subprocesses read the next ones; it bounds how many may come.
+    """
+
+    def __init__(
+        self, means: Means, pool: StagePool, worker_id: Callable[[], str], describing: Describing | None = None
+    ) -> None:
         self._means = means
         self._pool = pool
         self._worker_id = worker_id
+        self._describing = describing
         self._slots = means.settings.cpu_workers + LOOKAHEAD
-        self._held: dict[tuple[str, UUID], Future[Reading] | None] = {}
+        self._held: dict[ClaimId, Future[Done] | None] = {}
+        self._asking: set[ClaimId] = set()  # of these, those with no subprocess any more
         self._lock = Lock()
         self._signal = Event()
         self._stopping = Event()
@@ -81,10 +92,11 @@ class Dispatcher:
     def abandon(self) -> None:
         """Stop reading what others hold by now. What comes of it anyway is written nowhere."""
         with self._lock:
-            futures = list(self._held.values())
+            futures, asking = list(self._held.values()), list(self._asking)
         for future in futures:
             if future is not None:
                 future.cancel()
+        self._drop(asking)
 
     def run(self) -> None:
         """Work until `stop`.
@@ -120,24 +132,46 @@ class Dispatcher:
         self._pool.mend()
         reconcile(means.database, means.settings, thorough=thorough)
         means.database.run(recover_unheld, self._worker_id(), self._held_ids(), means.settings)
+        with self._lock:
+            asking = list(self._asking)
+        if asking:  # a cancelled image must not keep the GPU from others
+            self._drop(means.database.run(find_lost, asking))
+
+    def _drop(self, claims: Iterable[ClaimId]) -> None:
+        for one in claims:
+            if self._describing is not None:
+                self._describing.drop(one)
 
     def _fill(self) -> None:
         """Claim until all slots are taken or nothing is left to claim."""
         while not self._stopping.is_set() and monotonic() >= self._paused_until:
-            free = self._slots - len(self._held)
-            claims = self._claim(free) if free > 0 else Claims([], 0)
+            limit, but_for = self._claimable()
+            claims = self._claim(limit, but_for) if limit > 0 else Claims([], 0)
             for image in claims.images:
-                with self._lock:
-                    self._held[_claim_of(image)] = None
+                self._enter(image)
                 threads = self._loading if image.fault is None and image.hit is None else self._ending
                 threads.submit(self._begin, image)
-            if not claims.parked:  # else slots stayed free and more may be waiting
+            if not claims.parked and (limit <= 0 or len(claims.images) < limit):
                 return
 
-    def _claim(self, limit: int) -> Claims:
+    def _claimable(self) -> Claimable:
+        with self._lock:
+            free = self._slots - len(self._held) + len(self._asking)
+        return Claimable(free, ()) if self._describing is None else self._describing.places.claimable(free)
+
+    def _enter(self, image: Claimed) -> None:
+        with self._lock:
+            self._held[_claim_of(image)] = None
+        model = self._means.model_of(image) if image.fault is None and image.hit is None else None
+        if self._describing is not None and model is not None:
+            self._describing.places.enter(_claim_of(image), model)
+
+    def _claim(self, limit: int, but_for: Collection[str]) -> Claims:
         means = self._means
         worker_id = self._worker_id()
-        found = means.database.run(claim, worker_id, limit, means.key_of, means.settings, start=self._start)
+        found = means.database.run(
+            claim, worker_id, limit, means.key_of, means.settings, start=self._start, but_for=but_for
+        )
         if found.images:
             self._start = found.images[-1].account_id
         return found
@@ -173,18 +207,41 @@ class Dispatcher:
             self._load(image)
 
     def _load(self, image: Claimed) -> None:
-        request = self._means.request_of(image)
-        data = self._means.storage.read(image.sha256)
+        means = self._means
+        request = means.request_of(image)
+        model = means.model_of(image) if self._describing is not None else None
+        base = means.finisher.find_base(image) if model is not None else None
+        data = means.storage.read(image.sha256)
         if self._stopping.is_set():  # it took long
-            self._end(image, self._means.finisher.give_back)
+            self._end(image, means.finisher.give_back)
             return
-        future = self._pool.schedule(data, request, lambda ended: self._ending.submit(self._finish, image, ended))
+        future = self._pool.schedule(
+            data,
+            request,
+            lambda ended, png: self._ending.submit(self._finish, image, ended, png),
+            model=model,
+            base=base,
+        )
         with self._lock:
             if _claim_of(image) in self._held:
                 self._held[_claim_of(image)] = future
 
-    def _finish(self, image: Claimed, future: Future[Reading]) -> None:
-        self._end(image, self._means.finisher.finish, future)
+    def _finish(self, image: Claimed, future: Future[Done], png: bytes) -> None:
+        """Finish what the subprocess made of the image, or ask a model about it first."""
+        finisher, describing = self._means.finisher, self._describing
+        done = None if future.cancelled() or future.exception() else judge(future, png).done
+        if describing is None or done is None or done.question is None:
+            self._end(image, finisher.finish, future)
+            return
+        reading = done.reading
+        with self._lock:
+            self._asking.add(_claim_of(image))
+        describing.add(
+            _claim_of(image),
+            done.question,
+            lambda answer: self._ending.submit(self._end, image, finisher.describe, reading, answer),
+        )
+        self._signal.set()
 
     def _end(
         self, image: Claimed, write: Callable[Concatenate[Claimed, P], object], *args: P.args, **kwargs: P.kwargs
@@ -198,6 +255,9 @@ class Dispatcher:
         finally:
             with self._lock:
                 self._held.pop(_claim_of(image), None)
+                self._asking.discard(_claim_of(image))
+            if self._describing is not None:
+                self._describing.places.leave(_claim_of(image))
             self._signal.set()
 
     def _held_ids(self) -> list[str]:
@@ -207,6 +267,8 @@ class Dispatcher:
     def _close(self, wait_s: float) -> None:
         """Wait for what is in hand; after `wait_s` the rest is cut off and goes back to the queue uncounted."""
         self._stopping.set()
+        if self._describing is not None:
+            self._describing.stop()
         deadline = monotonic() + wait_s
         while self._held and monotonic() < deadline:
             self._signal.wait(0.1)
@@ -214,6 +276,8 @@ class Dispatcher:
         self._means.finisher.hurry()
         self._loading.shutdown(wait=False, cancel_futures=True)  # what still hangs is given back below
         self._pool.stop()
+        if self._describing is not None:
+            self._describing.close()
         self._ending.shutdown()
         try:
             self._means.finisher.give_all_back(self._worker_id())
@@ -221,5 +285,5 @@ class Dispatcher:
             log.warning("images go back to the queue when the lease ends: %s", error.message)
 
 
-def _claim_of(image: Claimed) -> tuple[str, UUID]:
+def _claim_of(image: Claimed) -> ClaimId:
     return image.image_id, image.claim_id

@@ -6,9 +6,11 @@ from concurrent.futures import Future
 from threading import Event
 from typing import Concatenate, ParamSpec
 
+from arachne.actors.assembly import Answer, complete
 from arachne.actors.pool import PoolLostError, judge
-from arachne.bodies import Reading, decompress
-from arachne.cache import VisionCache, finished_reading, load_reading
+from arachne.actors.stage_process import Done
+from arachne.bodies import Reading, compress, decompress
+from arachne.cache import VisionCache, base_of, finished_reading, load_reading
 from arachne.database import Database, Transaction
 from arachne.errors import ImageError, ReadFailed, Unavailable
 from arachne.jobs import finish
@@ -40,7 +42,7 @@ class Finisher:
         """Wait for an absent database no longer."""
         self._hurried.set()
 
-    def finish(self, image: Claimed, future: "Future[Reading]") -> None:
+    def finish(self, image: Claimed, future: "Future[Done]") -> None:
         """Write what the subprocess made of the image."""
         try:
             attempt = judge(future)
@@ -48,13 +50,22 @@ class Finisher:
             log.info("image %s goes back to the queue: %s", image.image_id, error)
             self.give_back(image)
             return
-        if attempt.reading is not None:
-            self._complete(image, attempt.reading)
+        if attempt.done is not None:
+            self.complete(image, attempt.done.reading)
         elif attempt.error is not None and attempt.fatal:
             log.warning("image %s: %s", image.image_id, attempt.error.message)
             self._write(finish.finish_attempt, image, attempt.error, self._settings)
         elif attempt.error is not None:
             self.fail(image, attempt.error)
+
+    def describe(self, image: Claimed, reading: Reading, answer: Answer | None) -> None:
+        """Complete the image with what the model said; without an answer it goes back to the queue."""
+        if answer is None:
+            self.give_back(image)
+            return
+        if answer.vlm is None:
+            log.warning("image %s goes without a description: %s", image.image_id, answer.reason)
+        self.complete(image, complete(reading, answer))
 
     def find_reading(self, image: Claimed) -> Result | None:
         """The stored result that has the image's stages 1 to 7; None if there is none, or it was erased meanwhile."""
@@ -62,10 +73,17 @@ class Finisher:
             return None
         return load_reading(self._database, self._cache, image.key, image.reading)
 
+    def find_base(self, image: Claimed) -> bytes | None:
+        """The stored reading that the image's description is to be added to, compressed; None where it must be read."""
+        read = self.find_reading(image)
+        if read is None:
+            return None
+        return compress(base_of(read, "deferred", image.key.model_version).model_dump_json().encode())
+
     def answer_from_reading(self, image: Claimed, read: Result) -> None:
         """Complete the image, of which no model is to be asked, with the reading of an earlier result."""
         describes = DESCRIBE in needed_stages(image.options)
-        self._complete(image, finished_reading(read, "not_configured" if describes else "not_requested"))
+        self.complete(image, finished_reading(read, "not_configured" if describes else "not_requested"))
 
     def answer_from_cache(self, image: Claimed) -> None:
         """Complete the image with its cached result."""
@@ -84,7 +102,8 @@ class Finisher:
         """Queue again whatever this worker still holds by the record, uncounted."""
         self._database.run(give_all_back, worker_id)
 
-    def _complete(self, image: Claimed, reading: Reading) -> None:
+    def complete(self, image: Claimed, reading: Reading) -> None:
+        """Complete the image with its result."""
         try:
             done = self._write(finish.finish_completed, image, reading, self._settings)
         except Unavailable:

@@ -2,14 +2,15 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from arachne import languages
 from arachne.actors.broker import GPU, make_broker, require_redis_url
+from arachne.actors.describing import Describing
 from arachne.actors.dispatcher import Dispatcher, Means
 from arachne.actors.finisher import Finisher
 from arachne.actors.heartbeat import Heartbeat
@@ -22,9 +23,9 @@ from arachne.cache import CacheKey, open_cache
 from arachne.database import Database
 from arachne.errors import LanguageMissing, SetupError
 from arachne.jobs.claim import Claimed
-from arachne.jobs.publications import Published, publish
+from arachne.jobs.publications import Published, model_versions, publish
 from arachne.pipeline import ReadRequest, pipeline_version, read_image
-from arachne.reading import cache_key
+from arachne.reading import cache_key, choose_model
 from arachne.schemas.options import Options
 from arachne.settings import Settings
 from arachne.storage import open_storage
@@ -35,13 +36,24 @@ WORKER_TIMEOUT_MS = 50
 POOL_SIZE = 8
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reader:
-    """What this machine reads with, and what that means for requests and cache keys."""
+    """What this machine reads with, and what that means for requests and cache keys.
+
+    `facts` are replaced as a whole, so that any thread may look at them.
+    """
 
     settings: Settings
     tessdata_dir: Path
     facts: Published
+
+    def learn(self, versions: Mapping[str, str]) -> None:
+        """Key the results of these models by these versions from now on."""
+        self.facts = replace(self.facts, model_versions={**self.facts.model_versions, **versions})
+
+    def model_of(self, image: Claimed) -> str | None:
+        """The model that is to describe the image."""
+        return choose_model(image.options, self.settings)
 
     def key_of(self, options: Options, account_id: str, digest: str) -> CacheKey:
         """What the result depends on.
@@ -93,13 +105,21 @@ def _run(settings: Settings, read: Read) -> None:
     reader = find_reader(settings)
     database = Database(settings.database_url, pool_size=POOL_SIZE)
     database.run(publish, reader.facts)
+    reader.learn(database.run(model_versions))
     waker, cache, pool = Waker(settings), open_cache(settings), StagePool(read, settings)
     finisher = Finisher(database, cache, settings, waker.wake_webhooks)
-    means = Means(database, open_storage(settings), settings, reader.key_of, reader.request_of, finisher)
+    means = Means(
+        database, open_storage(settings), settings, reader.key_of, reader.request_of, reader.model_of, finisher
+    )
     heartbeat = Heartbeat(settings.database_url, KIND, reader.facts.languages)
-    dispatcher = Dispatcher(means, pool, lambda: heartbeat.worker_id)
+    describing = None
+    if settings.vlm_protocol != "none":
+        describing = Describing(settings, lambda: heartbeat.worker_id, reader.learn)
+    dispatcher = Dispatcher(means, pool, lambda: heartbeat.worker_id, describing)
     heartbeat.start(dispatcher.abandon)
     try:
+        if describing is not None:
+            describing.start(dispatcher.wake)
         with listening(settings, dispatcher.wake):
             log.info("worker %s reads images in %d subprocesses", heartbeat.worker_id, settings.cpu_workers)
             run_until_signal(dispatcher.run, dispatcher.stop)

@@ -5,16 +5,16 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 from pebble import ProcessExpired, ProcessPool
 
-from arachne.actors.stage_process import Read, prepare, run
-from arachne.bodies import Reading
+from arachne.actors import memory_files
+from arachne.actors.stage_process import Done, Read, Task, prepare, run
 from arachne.errors import ImageError, OutOfMemory, SetupError, TimedOut, WorkerCrashed
 from arachne.pipeline import ReadRequest
 from arachne.settings import Settings
@@ -28,11 +28,15 @@ class PoolLostError(Exception):
     """The pool broke or was stopped before the image's turn: no fault of the image, which may be read again."""
 
 
+Ended = Callable[["Future[Done]", bytes], object]
+"""Gets the future of an image that has ended, and its question's picture, in a thread that must not be kept."""
+
+
 @dataclass(frozen=True)
 class Attempt:
-    """What a subprocess made of an image: a reading, or an error; `fatal` where the image's subprocess died on it."""
+    """What a subprocess made of an image, or an error; `fatal` where the image's subprocess died on it."""
 
-    reading: Reading | None = None
+    done: Done | None = None
     error: ImageError | None = None
     fatal: bool = False
 
@@ -46,31 +50,32 @@ class StagePool:
         self._lock = Lock()
         self._restarts = 0
         self._stopped = False
-        self._open: set[Future[Reading]] = set()
+        self._open: set[Future[Done]] = set()
         self._pool = self._start()
 
     def schedule(
-        self, data: bytes, request: ReadRequest, done: Callable[["Future[Reading]"], object]
-    ) -> "Future[Reading]":
-        """The future of an image's reading; `done` gets it when it has ended, in a thread that must not be kept.
+        self, data: bytes, request: ReadRequest, ended: Ended, *, model: str | None = None, base: bytes | None = None
+    ) -> "Future[Done]":
+        """The future of an image's reading, with a question to `model` where one is to be asked.
+
+        `base` is a compressed result that has the reading already.
 
         Raises:
             PoolLostError: the pool broke and is being replaced, or was stopped.
             SetupError: it breaks again and again; says so.
         """
-        handle = os.memfd_create("arachne-image")  # goes to the subprocess by name: pipes would block, files remain
+        files = memory_files.hold(data, b"")
         try:
-            with os.fdopen(os.dup(handle), "wb") as file:
-                file.write(data)
-            path = f"/proc/{os.getpid()}/fd/{handle}"
-            future: Future[Reading] = self._usable().schedule(
-                run, args=(self._read, path, request), timeout=self._settings.hard_time_limit_s
+            image, png = map(memory_files.path_of, files)
+            task = Task(image, png, request, model, base)
+            future: Future[Done] = self._usable().schedule(
+                run, args=(self._read, task), timeout=self._settings.hard_time_limit_s
             )
         except BaseException:
-            os.close(handle)
+            memory_files.release(files)
             raise
         self._open.add(future)
-        future.add_done_callback(lambda ended: self._ended(ended, handle, done))
+        future.add_done_callback(lambda one: self._ended(one, files, ended))
         return future
 
     def mend(self) -> None:
@@ -88,12 +93,15 @@ class StagePool:
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
 
-    def _ended(self, future: "Future[Reading]", handle: int, done: Callable[["Future[Reading]"], object]) -> None:
-        os.close(handle)
+    def _ended(self, future: "Future[Done]", files: Sequence[int], ended: Ended) -> None:
+        png = b""
         self._open.discard(future)
         if not future.cancelled() and future.exception() is None:
             self._restarts = 0
-        done(future)
+            if future.result().question is not None:
+                png = memory_files.content_of(files[1])
+        memory_files.release(files)
+        ended(future, png)
 
     def _usable(self) -> ProcessPool:
         with self._lock:
@@ -126,14 +134,15 @@ class StagePool:
         return pool
 
 
-def judge(future: "Future[Reading]") -> Attempt:
-    """What became of an image that was handed over.
+def judge(future: "Future[Done]", png: bytes = b"") -> Attempt:
+    """What became of an image that was handed over, with its question whole again.
 
     Raises:
         PoolLostError: it was not its turn yet.
     """
     try:
-        return Attempt(reading=future.result(timeout=0))
+        done = future.result(timeout=0)
+        return Attempt(done if done.question is None else replace(done, question=replace(done.question, png=png)))
     except ImageError as error:
         return Attempt(error=error, fatal=isinstance(error, OutOfMemory))
     except ProcessExpired as error:

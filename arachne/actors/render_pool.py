@@ -6,7 +6,7 @@ They start with the first document. A picture that crashes, hangs or outgrows on
 import logging
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -15,6 +15,7 @@ from threading import Lock
 from pebble import ProcessExpired, ProcessPool
 
 from arachne import formats
+from arachne.actors import memory_files
 from arachne.actors.confinement import confine
 from arachne.errors import ArachneError, OutOfMemory, ReadFailed, TimedOut, Unavailable, WorkerCrashed
 from arachne.formats import RenderRequest
@@ -56,11 +57,11 @@ class RenderPool:
                 raise Unavailable("Many documents are being made; try again in a moment.", retry_after_s=RETRY_S)
             self._open[made] = ()
         try:
-            files = self._open[made] = _memory_files(result_json, original, b"")
-            paths = [f"/proc/{os.getpid()}/fd/{handle}" for handle in files]
+            files = self._open[made] = memory_files.hold(result_json, original, b"")
+            paths = [memory_files.path_of(handle) for handle in files]
             future = self._usable().schedule(_run, args=(self._render, *paths, request), timeout=self._timeout_s)
         except BaseException:
-            _close(self._take(made) or ())
+            memory_files.release(self._take(made) or ())
             raise
         future.add_done_callback(lambda ended: self._ended(ended, made))
         return made
@@ -76,7 +77,7 @@ class RenderPool:
         for made in waiting:  # not every one of them hears from a pool that was stopped
             files = self._take(made)
             if files is not None:
-                _close(files)
+                memory_files.release(files)
                 _settle(made, b"", _stopping())
 
     def _usable(self) -> ProcessPool:
@@ -101,8 +102,8 @@ class RenderPool:
         if files is None:
             return
         error = _error_of(future)
-        document = b"" if error else _read(files[-1])
-        _close(files)
+        document = b"" if error else memory_files.content_of(files[-1])
+        memory_files.release(files)
         _settle(made, document, error)
 
     def _take(self, made: "Future[bytes]") -> tuple[int, ...] | None:
@@ -154,26 +155,3 @@ def _settle(made: "Future[bytes]", document: bytes, error: ArachneError | None) 
         made.set_result(document)
     else:
         made.set_exception(error)
-
-
-def _memory_files(*contents: bytes) -> tuple[int, ...]:
-    """Handles on files that exist in memory alone."""
-    handles: list[int] = []
-    try:
-        for content in contents:
-            handles.append(os.memfd_create("arachne-document"))
-            with os.fdopen(os.dup(handles[-1]), "wb") as file:
-                file.write(content)
-    except BaseException:
-        _close(handles)
-        raise
-    return tuple(handles)
-
-
-def _close(handles: Iterable[int]) -> None:
-    for handle in handles:
-        os.close(handle)
-
-
-def _read(handle: int) -> bytes:
-    return os.pread(handle, os.fstat(handle).st_size, 0)

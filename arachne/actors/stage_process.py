@@ -1,16 +1,19 @@
-"""What runs inside a stage subprocess: its bounds, and one image from bytes to a compressed result."""
+"""What runs inside a stage subprocess: its bounds, and one image from bytes to a result and a question to a model."""
 
 import logging
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from arachne.actors.assembly import is_deferred, to_reading
 from arachne.actors.confinement import confine
-from arachne.bodies import Reading, compress
+from arachne.bodies import Reading, decompress
 from arachne.errors import ArachneError, ImageError, OutOfMemory, ReadFailed
-from arachne.pipeline import ReadRequest, is_read, undescribed
-from arachne.schemas.result import Result, StageReport
+from arachne.pipeline import ReadRequest, prepare_description, undescribed
+from arachne.schemas.result import Result
+from arachne.stages.describe import DescribeRequest
 
 log = logging.getLogger(__name__)
 Read = Callable[[bytes, ReadRequest], Result]
@@ -19,7 +22,28 @@ Read = Callable[[bytes, ReadRequest], Result]
 THREAD_LIMITS = dict.fromkeys(
     ("OMP_THREAD_LIMIT", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
-_DESCRIBE, _DEFERRED = "describe", "deferred"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to do with an image: read it, or take the compressed result `base`, and then prepare a question to `model`.
+
+    The question's picture goes into the file at `png_path`, since pipes would carry it slower.
+    """
+
+    path: str
+    png_path: str
+    request: ReadRequest
+    model: str | None = None
+    base: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """A reading, and the question that is to be asked about it, without its picture."""
+
+    reading: Reading
+    question: DescribeRequest | None = None
 
 
 def prepare(parent_pid: int, memory_bytes: int, _read: Read) -> None:
@@ -29,14 +53,16 @@ def prepare(parent_pid: int, memory_bytes: int, _read: Read) -> None:
     confine(parent_pid, memory_bytes)
 
 
-def run(read: Read, path: str, request: ReadRequest) -> Reading:
+def run(read: Read, task: Task) -> Done:
     """The image in the file at `path`, read.
 
     Raises:
         ImageError: it can't be read.
     """
     try:
-        return _to_reading(read(Path(path).read_bytes(), request))
+        data = Path(task.path).read_bytes()
+        result = read(data, task.request) if task.base is None else Result.model_validate_json(decompress(task.base))
+        return _with_question(result, data, task) if is_deferred(result) else Done(to_reading(result))
     except Exception as error:
         told = _translate(error)
         _release_frames(error)
@@ -64,20 +90,16 @@ def _release_frames(error: BaseException) -> None:
         chain = chain.__cause__ or chain.__context__
 
 
-def _to_reading(result: Result) -> Reading:
-    # Nobody asks a model yet: a result that was promised a description is honest about lacking it.
-    if any(stage.name == _DESCRIBE and stage.reason == _DEFERRED for stage in result.stages):
-        result = undescribed(result, "no model was asked", 0.0)
-    return Reading(
-        body=compress(result.model_dump_json().encode()),
-        model_version=result.model_version,
-        degraded=result.degraded,
-        pages=len(result.pages) if result.pages else 1,
-        cpu_s=_seconds(result.stages, describing=False),
-        gpu_s=_seconds(result.stages, describing=True),
-        is_read=is_read(result.stages),
-    )
-
-
-def _seconds(stages: list[StageReport], *, describing: bool) -> float:
-    return sum(stage.ms for stage in stages if (stage.name == _DESCRIBE) == describing) / 1000
+def _with_question(result: Result, data: bytes, task: Task) -> Done:
+    """The reading and what to ask about it; without a question it is honest about what it lacks."""
+    if task.model is None:
+        return Done(to_reading(undescribed(result, "no model was asked", 0.0)))
+    try:
+        question = prepare_description(data, result.text or "", task.request, task.model)
+        Path(task.png_path).write_bytes(question.png)
+    except Exception as error:  # what was read is worth more than the description
+        log.warning("a question could not be prepared", exc_info=True)
+        _release_frames(error)
+        told = f"the picture could not be prepared ({type(error).__name__})"
+        return Done(to_reading(undescribed(result, told, 0.0)))
+    return Done(to_reading(result), replace(question, png=b""))

@@ -19,8 +19,8 @@ from arachne import languages
 from arachne.actors.pool import PoolLostError, StagePool, judge
 from arachne.actors.render_pool import RenderPool
 from arachne.actors.second_reader import second_reader
-from arachne.actors.stage_process import THREAD_LIMITS, Read
-from arachne.bodies import Reading, decompress
+from arachne.actors.stage_process import THREAD_LIMITS, Done, Read
+from arachne.bodies import decompress
 from arachne.cli.extract_inputs import Input
 from arachne.cli.extract_output import Sink
 from arachne.errors import ArachneError, ImageError, Unavailable
@@ -87,7 +87,7 @@ class _Run:
         self._settings = settings
         self._format = wanted
         self._slots = settings.cpu_workers + _LOOKAHEAD
-        self._ended: SimpleQueue[tuple[int, Future[Reading] | Future[bytes]]] = SimpleQueue()
+        self._ended: SimpleQueue[tuple[int, Future[Done] | Future[bytes]]] = SimpleQueue()
         self._data: dict[int, bytes] = {}  # of the images in hand
         self._tries: dict[int, int] = {}
         self._reading: set[int] = set()
@@ -125,9 +125,9 @@ class _Run:
 
     def _read(self, number: int) -> None:
         self._reading.add(number)
-        self._pool.schedule(self._data[number], self._request, lambda ended: self._ended.put((number, ended)))
+        self._pool.schedule(self._data[number], self._request, lambda ended, _: self._ended.put((number, ended)))
 
-    def _next_step(self, number: int, future: "Future[Reading] | Future[bytes]") -> bytes | ArachneError | None:
+    def _next_step(self, number: int, future: "Future[Done] | Future[bytes]") -> bytes | ArachneError | None:
         """The document, or what went wrong; None where the image is on its way again."""
         if number not in self._reading:
             error = future.exception()
@@ -137,9 +137,9 @@ class _Run:
             attempt = judge(future)  # type: ignore[arg-type]
         except PoolLostError:
             return self._try_again(number)
-        if attempt.reading is None:
+        if attempt.done is None:
             return attempt.error
-        return self._made_of(number, decompress(attempt.reading.body))
+        return self._made_of(number, decompress(attempt.done.reading.body))
 
     def _try_again(self, number: int) -> ArachneError | None:
         self._tries[number] = self._tries.get(number, 0) + 1

@@ -45,12 +45,13 @@ chosen AS (
     SELECT w.account_id, coalesce(r.n, 0) AS n, a.weight, a.max_in_flight
     FROM waiting w JOIN account a USING (account_id) LEFT JOIN running r USING (account_id)
     WHERE coalesce(r.n, 0) < a.max_in_flight
-    ORDER BY coalesce(r.n, 0) / a.weight, random() LIMIT :limit),
+    ORDER BY coalesce(r.n, 0) / a.weight, random() LIMIT :accounts),
 ranked AS (
     SELECT head.image_id, head.due_at, (c.n + head.place) / c.weight AS rank
     FROM chosen c CROSS JOIN LATERAL (
         SELECT image_id, due_at, row_number() OVER (ORDER BY due_at, image_id) AS place
         FROM (SELECT image_id, due_at FROM image WHERE state = 'queued' AND account_id = c.account_id
+                AND (model IS NULL OR model <> ALL(CAST(:but_for AS text[])))
               ORDER BY due_at, image_id LIMIT :ahead) AS first_ones) AS head
     WHERE c.n + head.place <= c.max_in_flight),
 picked AS MATERIALIZED (SELECT image_id, rank, due_at FROM ranked ORDER BY rank, due_at, image_id LIMIT :ahead),
@@ -71,6 +72,11 @@ FROM first_claimed WHERE job.job_id = first_claimed.job_id RETURNING job.job_id
 """)
 
 _OPTIONS = text("SELECT job_id, options FROM job WHERE job_id = ANY(:job_ids)")
+
+
+_STILL = text("""
+SELECT image_id, claim_id FROM image WHERE image_id = ANY(:image_ids) AND state = 'running'
+""")
 
 
 @dataclass(frozen=True)
@@ -108,11 +114,19 @@ KeyOf = Callable[[Options, str, str], CacheKey]
 
 
 def claim(
-    transaction: Transaction, worker_id: str, limit: int, key_of: KeyOf, settings: Settings, *, start: str = ""
+    transaction: Transaction,
+    worker_id: str,
+    limit: int,
+    key_of: KeyOf,
+    settings: Settings,
+    *,
+    start: str = "",
+    but_for: Collection[str] = (),
 ) -> Claims:
     """Up to `limit` images, now `running` for `worker_id`, their jobs `processing`.
 
-    `start` is an account id: pass one of the last claim's, so that with very many accounts each comes into view.
+    Images for the models in `but_for` are left for later. `start` is an account id: pass one of the last claim's, so
+    that with very many accounts each comes into view.
     """
     claim_id = uuid4()
     rows = transaction.session.execute(
@@ -121,6 +135,9 @@ def claim(
             "start": start,
             "window": _WINDOW,
             "limit": limit,
+            # An account may have images for those models alone.
+            "accounts": 4 * limit + 16 if but_for else limit,
+            "but_for": list(but_for),
             "ahead": 4 * limit + 16,
             "claim_id": claim_id,
             "worker_id": worker_id,
@@ -134,6 +151,13 @@ def claim(
     images = _look_up(transaction, claimed, worker_id)
     _start_jobs(transaction, {image.job_id for image in images}, settings)
     return Claims(images, len(claimed) - len(images))
+
+
+def find_lost(transaction: Transaction, claims: Collection[tuple[str, UUID]]) -> list[tuple[str, UUID]]:
+    """Of these claims, as image ids with claim ids, those that hold no more: cancelled, or others' by now."""
+    rows = transaction.session.execute(_STILL, {"image_ids": [image_id for image_id, _ in claims]})
+    held = {(row.image_id, row.claim_id) for row in rows}
+    return [one for one in claims if one not in held]
 
 
 def _start_jobs(transaction: Transaction, job_ids: Collection[str], settings: Settings) -> None:

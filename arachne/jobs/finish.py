@@ -117,7 +117,7 @@ def give_back(transaction: Transaction, claimed: Claimed, *, handed_over: bool =
 
 def is_reusable(claimed: Claimed, reading: Reading) -> bool:
     """Whether the cache may answer with this result: complete, not bypassed, and of the model the key names."""
-    same_model = reading.model_version == claimed.key.model_version
+    same_model = reading.proven and reading.model_version == claimed.key.model_version
     return not reading.degraded and claimed.options.cache != "bypass" and same_model
 
 

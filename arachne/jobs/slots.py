@@ -5,12 +5,12 @@ the other, since each locks the gate's row; what is decided there is decided by 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field, replace
 from hashlib import sha256
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 
 from arachne.database import Transaction
 from arachne.jobs.turns import Bounds, Line, Turn, allowance, next_turn, note_answered, note_sent
@@ -77,11 +77,15 @@ class _Lines(TypedDict):
 
 
 class Granted(NamedTuple):
-    """Slots for as many requests to `model`, whose turn it is. `workers` counts those that have images for the GPU."""
+    """Slots for as many requests to `model`, whose turn it is.
+
+    `free` slots are left to others, and `workers` counts those that have images for the GPU.
+    """
 
     slots: tuple[int, ...]
     model: str | None
     workers: int
+    free: int
 
 
 def visit(transaction: Transaction, gate: Gate, told: Told) -> Granted:
@@ -90,12 +94,7 @@ def visit(transaction: Transaction, gate: Gate, told: Told) -> Granted:
     Slots that are not told as held are free afterwards; those that a lost session gave away are taken again, if they
     can be.
     """
-    session, key = transaction.session, {"backend": gate.backend}
-    session.execute(_NO_WAIT)
-    row = session.execute(_ENTER, key).first()
-    if row is None:
-        session.execute(_MAKE, key)
-        row = session.execute(_ENTER, key).one()
+    session, row = transaction.session, _enter(transaction, gate)
     before, stored = Turn(**row.turn), _fresh(row.lines, told.worker, row.now_s)
     mine = [
         Line(told.worker, model, *one[:2], row.now_s - one.oldest_age_s) for model, one in sorted(told.images.items())
@@ -103,27 +102,32 @@ def visit(transaction: Transaction, gate: Gate, told: Told) -> Granted:
     lines = mine + [Line(worker, *line) for worker, one in stored.items() for line in one["lines"]]
     turn = note_answered(before, row.now_s) if before.model in told.answered else before
     turn = next_turn(turn, lines, row.now_s, gate.bounds)
-    turn, slots = _send(transaction, gate, told, turn, lines)
+    used = _settle_slots(transaction, gate, told.held)
+    if not used:
+        turn = replace(turn, drained=True)
+    free = [slot for slot in range(gate.parallel) if slot not in used]
+    allowed = free[: allowance(told.worker, turn, lines, len(free))]
+    slots = tuple(slot for slot in allowed if _take(transaction, gate, slot))
+    turn = note_sent(turn, lines, len(slots))
     if mine:
         left = [(one.model, one.waiting - len(slots) * (one.model == turn.model), *astuple(one)[3:]) for one in mine]
         stored[told.worker] = {"at_s": row.now_s, "lines": left}
-    session.execute(_LEAVE, key | {"turn": json.dumps(asdict(turn)), "lines": json.dumps(stored)})
+    told_turn, told_lines = json.dumps(asdict(turn)), json.dumps(stored)
+    session.execute(_LEAVE, {"backend": gate.backend, "turn": told_turn, "lines": told_lines})
     if told.answered or turn.model != before.model:
         session.execute(_TELL, {"channel": CHANNEL, "backend": gate.backend})
-    return Granted(slots, turn.model, len(stored))
+    return Granted(slots, turn.model, len(stored), len(free) - len(slots))
 
 
-def _send(
-    transaction: Transaction, gate: Gate, told: Told, turn: Turn, lines: Sequence[Line]
-) -> tuple[Turn, tuple[int, ...]]:
-    """The turn, drained if it can be, and the slots taken for requests of its model."""
-    used = _settle_slots(transaction, gate, told.held)
-    if not turn.drained and not used:
-        turn = replace(turn, drained=True)
-    number = allowance(told.worker, turn, lines, gate.parallel - len(used))
-    free = [slot for slot in range(gate.parallel) if slot not in used]
-    slots = tuple(slot for slot in free[:number] if _take(transaction, gate, slot))
-    return note_sent(turn, lines, len(slots)), slots
+def _enter(transaction: Transaction, gate: Gate) -> Row[Any]:
+    """The gate's row, nobody else's until the transaction ends."""
+    session, key = transaction.session, {"backend": gate.backend}
+    session.execute(_NO_WAIT)
+    row = session.execute(_ENTER, key).first()
+    if row is None:
+        session.execute(_MAKE, key)
+        row = session.execute(_ENTER, key).one()
+    return row
 
 
 def _settle_slots(transaction: Transaction, gate: Gate, held: frozenset[int]) -> set[int]:

@@ -19,6 +19,7 @@ from arachne.jobs.idempotency import Reservation, complete
 from arachne.jobs.queue import check_quota
 from arachne.ledger import charge
 from arachne.net.urls import CheckedUrl
+from arachne.reading import choose_model
 from arachne.schemas.options import Options
 from arachne.schemas.tables import Job
 from arachne.secretbox import SecretBox
@@ -40,10 +41,10 @@ _HOLD = text("""
 SELECT result_id FROM image_result WHERE result_id = ANY(:result_ids) ORDER BY result_id FOR KEY SHARE
 """)
 _IMAGES = text("""
-INSERT INTO image (image_id, job_id, account_id, index, name, sha256, format, size_bytes, units, state, due_at,
+INSERT INTO image (image_id, job_id, account_id, index, name, sha256, format, size_bytes, units, model, state, due_at,
                    attempts, lost_leases, cached, degraded, error_code, error_message, model_version, result_id,
                    finished_at)
-VALUES (:image_id, :job_id, :account_id, :index, :name, :sha256, :format, :size_bytes, :units, :state,
+VALUES (:image_id, :job_id, :account_id, :index, :name, :sha256, :format, :size_bytes, :units, :model, :state,
         now() + make_interval(secs => :delay_s), 0, 0, :cached, :degraded, :error_code, :error_message, :model_version,
         :result_id, CASE WHEN :waits THEN NULL ELSE now() END)
 """)
@@ -124,7 +125,8 @@ def submit(transaction: Transaction, new: NewJob, settings: Settings, box: Secre
     job = _insert_job(transaction, new, settings, box)
     hits = _hold_hits(transaction, new.images)
     _keep(transaction, new.images)
-    rows = [_image_row(job, index, image, hits) for index, image in enumerate(new.images)]
+    model = choose_model(new.options, settings)
+    rows = [_image_row(job, index, image, hits) | {"model": model} for index, image in enumerate(new.images)]
     transaction.session.connection().execute(_IMAGES, rows)
     charge(transaction, [str(row["image_id"]) for row in rows if row["cached"]])
     if new.reservation is not None:

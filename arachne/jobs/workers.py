@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from arachne.database import Transaction
 from arachne.ids import new_id
+from arachne.schemas.vlm import VlmSeen
 
 BEAT_S = 2.0
 
@@ -17,6 +18,13 @@ VALUES (:worker_id, :kind, :host, :pid, CAST(:languages AS text[]), now())
 """)
 _BEAT = text("UPDATE worker SET beat_at = now() WHERE worker_id = :worker_id")
 _EXPIRE = text("DELETE FROM worker WHERE beat_at < now() - make_interval(secs => :lease_s) RETURNING worker_id")
+_TELL = text("""
+UPDATE worker SET vlm = CAST(:vlm AS jsonb)
+WHERE worker_id = :worker_id AND vlm IS DISTINCT FROM CAST(:vlm AS jsonb)
+""")
+_TOLD = text("""
+SELECT vlm FROM worker WHERE vlm IS NOT NULL AND beat_at > now() - make_interval(secs => :lease_s) ORDER BY worker_id
+""")
 _FORGET = text("DELETE FROM worker WHERE worker_id = :worker_id")
 _REAPED = text("DELETE FROM worker WHERE host = :host AND pid = :pid RETURNING worker_id")
 
@@ -44,6 +52,16 @@ def beat(transaction: Transaction, worker_id: str) -> bool:
 def expire(transaction: Transaction, lease_s: float) -> list[str]:
     """Ids of the workers that are lost, by the database's clock: no beat for `lease_s`."""
     return list(transaction.session.scalars(_EXPIRE, {"lease_s": lease_s}))
+
+
+def tell_vlm(transaction: Transaction, worker_id: str, seen: VlmSeen) -> None:
+    """How the worker finds the server of models, for the API to show."""
+    transaction.session.execute(_TELL, {"worker_id": worker_id, "vlm": seen.model_dump_json()})
+
+
+def vlm_seen(transaction: Transaction, lease_s: float) -> list[VlmSeen]:
+    """How each living worker that asks models finds their server."""
+    return [VlmSeen.model_validate(told) for told in transaction.session.scalars(_TOLD, {"lease_s": lease_s})]
 
 
 def unregister(transaction: Transaction, worker_id: str) -> None:

@@ -19,8 +19,7 @@ from readings import Reader, bare_pytesseract, bare_tesserocr, samples
 from arachne import languages
 from arachne.actors.pool import StagePool
 from arachne.actors.second_reader import second_reader
-from arachne.actors.stage_process import THREAD_LIMITS
-from arachne.bodies import Reading
+from arachne.actors.stage_process import THREAD_LIMITS, Done
 from arachne.pipeline import ReadRequest, read_image
 from arachne.schemas.options import DetailLevel, Options
 from arachne.settings import Settings
@@ -112,7 +111,7 @@ def through_pool(stages: StagePool, paths: Sequence[Path], request: ReadRequest)
     """All images read, as a worker has them read."""
     left = threading.Semaphore(0)
 
-    def ended(future: "Future[Reading]") -> None:
+    def ended(future: "Future[Done]", _: bytes) -> None:
         if future.exception():
             sys.stderr.write(f"{future.exception()}\n")
         left.release()

@@ -15,6 +15,8 @@ from threading import Thread
 from sqlalchemy import text
 from sqlmodel import col, select
 
+from arachne.actors.batcher import Policy
+from arachne.actors.describing import Describing
 from arachne.actors.dispatcher import Dispatcher, Means
 from arachne.actors.finisher import Finisher
 from arachne.actors.gpu import find_reader
@@ -23,11 +25,14 @@ from arachne.actors.pool import StagePool
 from arachne.cache import VisionCache, open_cache
 from arachne.database import Database
 from arachne.ids import new_id
+from arachne.reading import choose_model
+from arachne.schemas.options import Options
 from arachne.schemas.tables import Account, Image, Job
 from arachne.settings import Settings
 from arachne.storage import Storage, open_storage
 
 PATIENCE_S = 60.0
+STRANGE: dict[str, object] = {"invented": True}  # options of another version
 
 
 @dataclass
@@ -42,8 +47,11 @@ class Service:
     finished_jobs: list[float] = field(default_factory=list)
     wake: Callable[[], object] = lambda: None
 
-    def submit(self, *contents: str, options: dict[str, object] | None = None, lost: Collection[str] = ()) -> str:
+    def submit(
+        self, *contents: str | bytes, options: dict[str, object] | None = None, lost: Collection[str] = ()
+    ) -> str:
         """Id of a job of one image for each of the contents, whose bytes are stored unless they are `lost`."""
+        model = choose_model(Options.model_validate(options or {}), self.settings) if options != STRANGE else None
         job_id, now = new_id("job"), datetime.now(UTC)
         image_ids = sorted(new_id("img") for _ in contents)
         with self.database.transaction() as transaction:
@@ -60,13 +68,14 @@ class Service:
             )  # fmt: skip
             session.flush()
             for index, (image_id, content) in enumerate(zip(image_ids, contents, strict=True)):
-                digest = sha256(content.encode()).hexdigest()
+                data = content.encode() if isinstance(content, str) else content
+                digest = sha256(data).hexdigest()
                 if content not in lost:
-                    self.storage._store.put(f"originals/{digest[:2]}/{digest}", content.encode())
+                    self.storage._store.put(f"originals/{digest[:2]}/{digest}", data)
                 session.add(
                     Image(
                         image_id=image_id, job_id=job_id, account_id=self.account_id, index=index, sha256=digest,
-                        size_bytes=len(content), due_at=now + timedelta(seconds=len(contents)),
+                        size_bytes=len(data), model=model, due_at=now + timedelta(seconds=len(contents)),
                     )
                 )  # fmt: skip
         self.wake()
@@ -95,17 +104,24 @@ class Service:
         return self.job(job_id)
 
     @contextmanager
-    def dispatcher(self, read: Callable[..., object]) -> Iterator[Dispatcher]:
-        """A resident dispatcher in this process, with subprocesses of its own."""
+    def dispatcher(self, read: Callable[..., object], policy: Policy | None = None) -> Iterator[Dispatcher]:
+        """A resident dispatcher in this process, with subprocesses of its own, and a model where one is set."""
         reader = find_reader(self.settings)
         pool = StagePool(read, self.settings)  # type: ignore[arg-type]
         finisher = Finisher(
             self.database, self.cache, self.settings, lambda: self.finished_jobs.append(time.monotonic())
         )
-        means = Means(self.database, self.storage, self.settings, reader.key_of, reader.request_of, finisher)
+        means = Means(
+            self.database, self.storage, self.settings, reader.key_of, reader.request_of, reader.model_of, finisher
+        )
         heartbeat = Heartbeat(str(self.settings.database_url), "gpu")
-        dispatcher = Dispatcher(means, pool, lambda: heartbeat.worker_id)
+        describing = None
+        if self.settings.vlm_protocol != "none":
+            describing = Describing(self.settings, lambda: heartbeat.worker_id, reader.learn, policy=policy)
+        dispatcher = Dispatcher(means, pool, lambda: heartbeat.worker_id, describing)
         heartbeat.start(dispatcher.abandon)
+        if describing is not None:
+            describing.start(dispatcher.wake)
         thread = Thread(target=dispatcher.run)
         thread.start()
         self.wake = dispatcher.wake

@@ -6,6 +6,7 @@ from hashlib import sha256
 
 from arachne.errors import DecodeFailed
 from arachne.pipeline import ReadRequest
+from arachne.reading import DESCRIBE, needed_stages
 from arachne.schemas.result import ImageInfo, Result, StageReport
 
 
@@ -15,6 +16,15 @@ def read_or_fail(data: bytes, request: ReadRequest, second: object = None) -> Re
     if fault is not None:
         fault()
     return answer(data, request)
+
+
+def read_to_describe(data: bytes, request: ReadRequest, second: object = None) -> Result:
+    """A reading that a model is still to be asked about, where the options want that."""
+    result = answer(b"A dialog", request)
+    if DESCRIBE not in needed_stages(request.options):
+        return result
+    lacking = StageReport(name=DESCRIBE, status="skipped", ms=0.0, cached=False, reason="deferred")
+    return result.model_copy(update={"stages": [*result.stages, lacking]})
 
 
 def slow_image(data: bytes, request: ReadRequest) -> Result:

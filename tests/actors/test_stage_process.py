@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arachne.actors.stage_process import run
+from arachne.actors.stage_process import Task, run
 from arachne.errors import ArachneError, DecodeFailed, ImageError, OutOfMemory, ReadFailed, SetupError
 from arachne.pipeline import ReadRequest
 from arachne.schemas.options import Options
@@ -34,6 +34,6 @@ def test_a_failed_image_leaves_nothing_in_memory(raised: Exception, told: type[I
 
     (tmp_path / "image").write_bytes(b"12345")
     with pytest.raises(ArachneError) as kept:
-        run(read, str(tmp_path / "image"), REQUEST)
+        run(read, Task(str(tmp_path / "image"), str(tmp_path / "png"), REQUEST))
     assert kept.type is told
     assert hoards[0]() is None

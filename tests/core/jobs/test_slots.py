@@ -90,7 +90,7 @@ def test_one_order_of_models_for_all(visitor) -> None:
     assert second.ask(b=1).slots == ()
     for _ in range(5):
         assert len(first.finish("a", a=1).slots) == 1
-    assert second.ask(b=1) == Granted((), "b", 2)
+    assert second.ask(b=1) == Granted((), "b", 2, 1)
     assert first.ask(a=1).slots == ()
     assert first.finish("a", a=1).slots == ()
     assert len(second.ask(b=1).slots) == 1
@@ -102,7 +102,7 @@ def test_images_on_their_way_keep_the_turn(visitor) -> None:
     first, second = visitor("first"), visitor("second")
     first.ask(a=1)
     assert first.finish("a", a=Images(0, coming=2)).slots == ()
-    assert second.ask(b=3) == Granted((), "a", 2)
+    assert second.ask(b=3) == Granted((), "a", 2, 2)
 
 
 def test_lost_session_takes_its_slots_again(visitor) -> None:

@@ -1,0 +1,295 @@
+"""The batcher, with a gate and a model in the test's hands: nothing waits for real time but the event loop."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+
+from arachne.actors.assembly import Answer
+from arachne.actors.batcher import Batcher, Policy
+from arachne.actors.places import Places
+from arachne.errors import Unavailable, VlmFailed, VlmRefused, VlmUnreachable
+from arachne.jobs.slots import Granted, Told
+from arachne.jobs.turns import Bounds, Line, Turn, allowance, next_turn, note_answered, note_sent
+from arachne.stages.arrays import Size
+from arachne.stages.describe import DescribeReply, DescribeRequest
+from arachne.vlm import Breaker, Retry
+
+GOOD = json.dumps({"description": "A dialog.", "elements": [], "text": []})
+NO_WAIT = Retry(first_s=0.0, longest_s=0.0)
+
+
+def question(model: str = "m", text: str = "") -> DescribeRequest:
+    """A question about a picture nobody looks at."""
+    return DescribeRequest(b"", Size(1, 1), Size(1, 1), 1.0, model, 10, text)
+
+
+class OneGate:
+    """The gate without a database: one worker, as many slots as given."""
+
+    def __init__(self, parallel: int) -> None:
+        self.parallel, self.turn, self.visits = parallel, Turn(), list[Told]()
+        self.fails = 0
+
+    async def visit(self, told: Told) -> Granted:
+        """What a real gate would grant."""
+        if self.fails:
+            self.fails -= 1
+            raise Unavailable("The database is away.")
+        self.visits.append(told)
+        now_s = float(len(self.visits))
+        lines = [Line("w", model, *images[:2], now_s - images[2]) for model, images in told.images.items()]
+        if self.turn.model in told.answered:
+            self.turn = note_answered(self.turn, now_s)
+        self.turn = next_turn(self.turn, lines, now_s, Bounds(1e9, 10**9))
+        if not told.held:
+            self.turn = Turn(**vars(self.turn) | {"drained": True})
+        free = [slot for slot in range(self.parallel) if slot not in told.held]
+        slots = tuple(free[: allowance("w", self.turn, lines, len(free))])
+        self.turn = note_sent(self.turn, lines, len(slots))
+        return Granted(slots, self.turn.model, 1, len(free) - len(slots))
+
+
+@dataclass
+class Model:
+    """A model that answers when told to, with what it is told to."""
+
+    asked: list[DescribeRequest] = field(default_factory=list)
+    replies: dict[str, list[DescribeReply | Exception]] = field(default_factory=dict)
+    open: int = 0
+    most: int = 0
+    hold: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def describe(self, request: DescribeRequest) -> DescribeReply:
+        """The next reply to this text."""
+        self.asked.append(request)
+        self.open += 1
+        self.most = max(self.most, self.open)
+        try:
+            await self.hold.wait()
+        finally:
+            self.open -= 1
+        planned = self.replies.get(request.text) or self.replies.get("*") or []
+        reply = planned.pop(0) if len(planned) > 1 else (planned or [DescribeReply(GOOD, "stop", "m@1")])[0]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+class Bench:
+    """A batcher at work, and what came of the images it was given."""
+
+    def __init__(self, *, parallel: int = 2, breaker: Breaker | None = None, limit_s: float = 1e9) -> None:
+        self.gate, self.model = OneGate(parallel), Model()
+        self.places = Places(parallel, ("m", "n"), most=8)
+        self.answers: dict[str, Answer | None] = {}
+        policy = Policy(limit_s, 10.0, NO_WAIT, breaker or Breaker(failures=10**9))
+        self.batcher = Batcher("w", self.model, self.gate.visit, self.places, policy)
+
+    def add(self, *names: str, model: str = "m") -> None:
+        """Have images described."""
+        for name in names:
+            self.places.enter(name, model)
+            self.batcher.add(name, question(model, name), lambda answer, name=name: self.answers.update({name: answer}))
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Return once it holds."""
+        async with asyncio.timeout(20):
+            while not holds():  # noqa: ASYNC110  # the loop has to turn, and nothing else
+                await asyncio.sleep(0)
+
+    async def all_answered(self, count: int) -> None:
+        """Return once so many images have been answered."""
+        await self.until(lambda: len(self.answers) == count)
+
+
+def in_loop(test: Callable[[Bench], Coroutine[object, object, None]]) -> Callable[[], Coroutine[object, object, None]]:
+    """The test with a batcher that runs meanwhile, and ends with nothing in it."""
+
+    async def run() -> None:
+        bench = Bench()
+        running = asyncio.create_task(bench.batcher.run())
+        await test(bench)
+        bench.model.hold.set()
+        bench.batcher.stop()
+        async with asyncio.timeout(20):
+            await running
+        assert bench.gate.visits[-1].held == frozenset()
+
+    run.__doc__, run.__name__ = test.__doc__, test.__name__
+    return run
+
+
+@in_loop
+async def test_so_many_in_flight_and_the_rest_waits(bench: Bench) -> None:
+    """Two of five are asked about at a time; each is answered once."""
+    bench.add(*"abcde")
+    await bench.until(lambda: bench.model.open == 2)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert bench.model.open == 2
+    bench.model.hold.set()
+    await bench.all_answered(5)
+    assert bench.model.most == 2
+    assert {answer.vlm.description for answer in bench.answers.values()} == {"A dialog."}
+    assert len(bench.model.asked) == 5
+
+
+@in_loop
+async def test_images_are_grouped_by_model(bench: Bench) -> None:
+    """Whatever order they came in, one model's are asked about before the other's, and never both at a time."""
+    bench.model.hold.set()
+    for number in range(6):
+        bench.add(f"{number}", model="mn"[number % 2])
+    await bench.all_answered(6)
+    assert [asked.model for asked in bench.model.asked] == ["m"] * 3 + ["n"] * 3
+    assert [asked.text for asked in bench.model.asked] == ["0", "2", "4", "1", "3", "5"]
+
+
+@in_loop
+async def test_failures_are_tried_again_and_answers_are_not(bench: Bench) -> None:
+    """What may pass next time is tried three times; a refusal or an unusable answer is final. All say why."""
+    bench.model.hold.set()
+    bench.model.replies = {
+        "unlucky": [VlmFailed("status 500"), VlmFailed("status 500"), DescribeReply(GOOD, "stop", "m@1")],
+        "broken": [VlmFailed("status 500")],
+        "refused": [VlmRefused("takes no pictures")],
+        "prose": [DescribeReply("Sure!", "stop", "m@1")],
+        "cut": [DescribeReply(GOOD, "length", "m@1")],
+        "bug": [ZeroDivisionError()],
+    }
+    bench.add(*bench.model.replies, "fine")
+    await bench.all_answered(7)
+    tries = {name: sum(asked.text == name for asked in bench.model.asked) for name in bench.answers}
+    assert tries == {"unlucky": 3, "broken": 3, "refused": 1, "prose": 1, "cut": 1, "bug": 1, "fine": 1}
+    assert {name for name, answer in bench.answers.items() if answer.vlm} == {"unlucky", "fine"}
+    reasons = {name: answer.reason for name, answer in bench.answers.items()}
+    assert reasons["broken"] == "status 500"
+    assert "length" in reasons["cut"]
+    assert all(reasons[name] for name in ("refused", "prose", "bug"))
+
+
+@in_loop
+async def test_unproven_answers_are_told_apart(bench: Bench) -> None:
+    """Weights that may have changed meanwhile make an answer that must not be cached."""
+    bench.model.hold.set()
+    bench.model.replies = {"changed": [DescribeReply(GOOD, "stop", "m@1", cacheable=False)]}
+    bench.add("changed", "same")
+    await bench.all_answered(2)
+    assert (bench.answers["changed"].cacheable, bench.answers["same"].cacheable) == (False, True)
+
+
+@in_loop
+async def test_dropped_images_free_their_places(bench: Bench) -> None:
+    """Waiting or in flight: nobody is asked about them any more, and the others move up."""
+    bench.add(*"abcd")
+    await bench.until(lambda: bench.model.open == 2)
+    bench.batcher.drop("a")
+    bench.batcher.drop("c")
+    await bench.until(lambda: len(bench.model.asked) == 3)
+    assert bench.answers == {"a": None, "c": None}
+    assert [asked.text for asked in bench.model.asked] == ["a", "b", "d"]
+    assert bench.places.claimable(50).limit == 2
+
+
+async def test_stopping_answers_what_is_in_flight_and_returns_the_rest() -> None:
+    """Nothing is lost: each image is answered or handed back, also one that comes too late."""
+    bench = Bench()
+    running = asyncio.create_task(bench.batcher.run())
+    bench.add(*"abcd")
+    await bench.until(lambda: bench.model.open == 2)
+    bench.batcher.stop()
+    bench.add("late")
+    assert bench.answers == {"c": None, "d": None, "late": None}
+    bench.model.hold.set()
+    await asyncio.wait_for(running, 20)
+    assert {name for name, answer in bench.answers.items() if answer} == {"a", "b"}
+    assert bench.gate.visits[-1].images == {}
+
+
+async def test_cutting_off_returns_what_is_in_flight_too() -> None:
+    """A model that never answers keeps nobody from leaving."""
+    bench = Bench()
+    running = asyncio.create_task(bench.batcher.run())
+    bench.add(*"abc")
+    await bench.until(lambda: bench.model.open == 2)
+    bench.batcher.cut_off()
+    await asyncio.wait_for(running, 20)
+    assert bench.answers == dict.fromkeys("abc")
+
+
+@in_loop
+async def test_database_that_is_away_loses_nothing(bench: Bench) -> None:
+    """The gate is asked again later, and told what it missed."""
+    bench.model.hold.set()
+    bench.gate.fails = 2
+    bench.add("a")
+    await bench.all_answered(1)
+    assert bench.answers["a"].vlm is not None
+
+
+async def test_server_that_is_down_holds_nobody_up() -> None:
+    """After a few failures images go without a description at once; later one tries, and all is well again."""
+    now = [0.0]
+    breaker = Breaker(failures=3, open_s=5.0, clock=lambda: now[0])
+    bench = Bench(breaker=breaker, parallel=1)
+    bench.model.hold.set()
+    bench.model.replies = {"*": [VlmUnreachable("nobody there")]}
+    running = asyncio.create_task(bench.batcher.run())
+    bench.add(*(f"{number}" for number in range(20)))
+    await bench.all_answered(20)
+    assert len(bench.model.asked) == 3
+    assert all(answer.vlm is None and answer.reason for answer in bench.answers.values())
+    bench.model.replies = {}
+    now[0] = 5.0
+    bench.add("trial", "after")
+    await bench.all_answered(22)
+    assert breaker.state == "closed"
+    assert bench.answers["trial"].vlm is not None
+    bench.batcher.stop()
+    await asyncio.wait_for(running, 20)
+
+
+async def test_server_that_was_well_a_moment_ago_is_waited_for() -> None:
+    """A restart of some seconds degrades nobody: images wait for the first trial."""
+    now = [0.0]
+    bench = Bench(breaker=Breaker(failures=2, open_s=4.0, clock=lambda: now[0]), parallel=1)
+    bench.batcher._clock = lambda: now[0]
+    bench.model.hold.set()
+    bench.model.replies = {name: [VlmFailed("500"), DescribeReply(GOOD, "stop", "m@1")] for name in "ab"}
+    running = asyncio.create_task(bench.batcher.run())
+    bench.add("well")
+    await bench.all_answered(1)
+    bench.add("a", "b")
+    await bench.until(lambda: len(bench.model.asked) == 3 and not bench.model.open)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert set(bench.answers) == {"well"}
+    now[0] = 4.0
+    bench.batcher.wake()
+    await bench.all_answered(3)
+    assert all(answer.vlm for answer in bench.answers.values())
+    bench.batcher.stop()
+    await asyncio.wait_for(running, 20)
+
+
+async def test_an_image_is_not_tried_for_ever() -> None:
+    """Past its time limit no further attempt begins, however few there were."""
+    now = [0.0]
+    bench = Bench(limit_s=10.0)
+    bench.batcher._clock = lambda: now[0]
+
+    class SlowFailure(Model):
+        async def describe(self, request: DescribeRequest) -> DescribeReply:
+            now[0] += 11.0
+            self.asked.append(request)
+            raise VlmFailed("slow")
+
+    bench.batcher._describer = model = SlowFailure()
+    running = asyncio.create_task(bench.batcher.run())
+    bench.add("a")
+    await bench.all_answered(1)
+    assert len(model.asked) == 1
+    assert bench.answers["a"] == Answer(None, "slow", 11_000.0)
+    bench.batcher.stop()
+    await asyncio.wait_for(running, 20)
