@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from arachne.cache import CacheKey, VisionCache
 from arachne.database import AsyncDatabase, Transaction
 from arachne.errors import ArachneError, SetupError, Unavailable
+from arachne.jobs.workers import vlm_seen
 from arachne.migrations import alembic_config
 from arachne.schemas.health import Checks, Readiness, State
 from arachne.settings import Settings
@@ -27,7 +28,6 @@ _NEEDED = ("postgres", "storage")
 _PROBE = CacheKey("probe", "", "", "", "")
 _WRITABLE = text("SELECT NOT pg_is_in_recovery() AND NOT current_setting('transaction_read_only')::boolean")
 _REVISIONS = text("SELECT version_num FROM alembic_version")
-_VLM = text("SELECT value ->> 'state' FROM publication WHERE name = 'vlm'")
 
 
 class ReadinessProbe:
@@ -84,10 +84,10 @@ class ReadinessProbe:
             raise Unavailable("The cache of this machine is off.")
 
     async def _vlm(self) -> State:
-        """What the workers last said of it."""
+        """How the living workers find it; one that reaches it will do."""
         if self._settings.vlm_protocol == "none":
             return "not_configured"
-        return await _state(self._database.run(_check_vlm))
+        return await _state(self._database.run(_check_vlm, self._settings.lease_s))
 
 
 def check_database(transaction: Transaction, known: set[str], newest: set[str]) -> None:
@@ -106,8 +106,8 @@ def check_database(transaction: Transaction, known: set[str], newest: set[str]) 
         raise SetupError("The database's schema is older than this version. Run `arachne migrate`.")
 
 
-def _check_vlm(transaction: Transaction) -> None:
-    if transaction.session.scalar(_VLM) != "ok":
+def _check_vlm(transaction: Transaction, lease_s: float) -> None:
+    if not any(seen.ok for seen in vlm_seen(transaction, lease_s)):
         raise Unavailable("No worker reaches the vision-language model.")
 
 

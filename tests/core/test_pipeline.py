@@ -234,3 +234,15 @@ def test_a_description_is_added_or_its_lack_told(ask) -> None:
     worse = undescribed(result, "the model server is down", 5.0)
     assert (worse.vlm, worse.degraded) == (None, True)
     assert statuses(worse)["describe"] == ("degraded", "the model server is down")
+
+
+def test_of_several_pages_the_first_is_described(ask) -> None:
+    """The others say that nobody was asked about them, and none is left waiting."""
+    result = read_image(drawn("First page", "Second page", image_format="TIFF"), ask(vlm_configured=True, frames="all"))
+    vlm = Vlm(model="some-model@1234", description="A greeting", elements=[], unsupported_text=[])
+    better = described(result, vlm, 812.0)
+    assert [page.vlm for page in better.pages] == [vlm, None]
+    assert [statuses(page)["describe"] for page in better.pages] == [("ok", None), ("skipped", "first_page_only")]
+    assert {page.model_version for page in [better, *better.pages]} == {"some-model@1234"}
+    worse = undescribed(result, "the model server is down", 5.0)
+    assert [page.degraded for page in [worse, *worse.pages]] == [True, True, False]

@@ -1,6 +1,6 @@
 """What workers publish reaches the API."""
 
-from arachne.jobs.publications import Published, publish, published
+from arachne.jobs.publications import Published, model_versions, publish, publish_models, published
 from arachne.jobs.workers import register, unregister
 
 
@@ -20,9 +20,19 @@ def test_latest_facts_are_published(database) -> None:
     assert facts.model_version(None) == "none"
 
 
+def test_models_outlive_a_start_without_their_server(database) -> None:
+    """A worker that can't ask the server knows, and leaves alone, what was published last."""
+    assert database.run(model_versions) == {}
+    database.run(publish, Published("p1", ("eng",), {"small": "small@0", "large": "large@1"}))
+    database.run(publish, Published("p2", ("eng",)))
+    database.run(publish_models, {"small": "small@2"})
+    assert database.run(model_versions) == {"small": "small@2", "large": "large@1"}
+    assert database.run(published).model_versions == {"small": "small@2", "large": "large@1"}
+
+
 def test_unchanged_facts_are_not_written_again(database) -> None:
     """Publishing at every start makes no dead rows."""
-    facts = Published("p1", ("eng",))
+    facts = Published("p1", ("eng",), {"small": "small@0"})
     database.run(publish, facts)
     with database.transaction() as transaction:
         from sqlalchemy import text
