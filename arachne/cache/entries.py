@@ -12,11 +12,12 @@ from arachne.errors import FileRejected
 from arachne.versions import SHARED, CacheKey
 
 ORIGINAL_COLUMNS = ("sha256", "result_json", "model_version", "created_at", "hits")
+MAX_COUNT = 2**31 - 1  # what PostgreSQL's integers hold
 SqlValue = str | int | float | bytes | None
 
 _Name = Annotated[str, Field(min_length=1, max_length=400, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+_Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
 
 class _Line(BaseModel):
@@ -39,7 +40,7 @@ class ResultEntry(_Line):
     complete: bool
     has_reading: bool
     account_id: _Name
-    units: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    units: Annotated[int, Field(ge=1, le=MAX_COUNT)]
     created_at: AwareDatetime
     hits: _Count
     result: str

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row, text
 
 from arachne.bodies import decompress
-from arachne.cache.entries import ResultEntry, check_result
+from arachne.cache.entries import MAX_COUNT, ResultEntry, check_result
 from arachne.cache.originals import Originals
 from arachne.cache.portable import Advance, Writer, writing
 from arachne.cache.stores import Stores
@@ -116,7 +116,7 @@ def _check_keys(row: Row[Any], entry: ResultEntry) -> None:
 
 def _counted(stores: Stores, entry: ResultEntry) -> ResultEntry:
     (hits,) = stores.cache.hits_of([entry.key])
-    return entry.model_copy(update={"hits": hits}) if hits else entry
+    return entry.model_copy(update={"hits": max(0, min(hits, MAX_COUNT))})
 
 
 def _read_page(transaction: Transaction, after: str, newest: str) -> list[Row[Any]]:

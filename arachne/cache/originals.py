@@ -19,6 +19,8 @@ from arachne.settings import Settings
 FILE_NAME = "originals.db"
 SQLITE_MAGIC = b"SQLite format 3\0"
 BUSY_S = 30.0
+MAX_ROW_BYTES = 10 * 1024 * 1024  # six times that, which is what escapes may make of it, fits into a cache file's line
+MAX_VALUE_BYTES = 64 * 1024 * 1024
 
 # No column has a type, so that every value keeps its own. The digest tells rows apart by all but their hits.
 _SCHEMA = """
@@ -35,6 +37,8 @@ FROM source.vision_cache WHERE true {_MORE_HITS}
 """  # noqa: S608  # put together from constants
 _VALUE = "CASE WHEN ? THEN CAST(? AS TEXT) ELSE ? END"
 _ADD = f"INSERT INTO vision_cache VALUES (?, {', '.join([_VALUE] * 5)}) {_MORE_HITS}"  # noqa: S608
+_BYTE_SUM = " + ".join(f"coalesce(length(CAST({name} AS BLOB)), 0)" for name in ORIGINAL_COLUMNS)
+_LARGEST = f"SELECT max({_BYTE_SUM}) FROM vision_cache"  # noqa: S608
 _ROWS = f"""
 SELECT {", ".join(f"typeof({name}), {_BYTES.format(name)}" for name in ORIGINAL_COLUMNS)}
 FROM vision_cache ORDER BY digest
@@ -133,7 +137,7 @@ class Originals:
     def _connected(self) -> Iterator[sqlite3.Connection]:
         try:
             with closing(sqlite3.connect(_uri(self._path, "rwc"), uri=True, timeout=BUSY_S)) as connection:
-                connection.execute("PRAGMA trusted_schema = OFF")
+                _confine(connection)
                 connection.create_function("row_digest", 8, row_digest, deterministic=True)
                 yield connection
         except (sqlite3.Error, OSError) as error:
@@ -177,7 +181,7 @@ def row_digest(*telling: SqlValue) -> bytes:
 def _check(source: Path) -> None:
     """Nothing, for a sound original-format file."""
     with closing(sqlite3.connect(_uri(source), uri=True, timeout=BUSY_S)) as connection:
-        connection.execute("PRAGMA trusted_schema = OFF")
+        _confine(connection)
         if not is_original(connection):
             raise FileRejected(
                 f"{source} is a database, but no original-format cache: that has a table `vision_cache` of the columns "
@@ -186,6 +190,14 @@ def _check(source: Path) -> None:
         found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
             raise FileRejected(f"{source} is damaged: {found}.")
+        if (connection.execute(_LARGEST).fetchone()[0] or 0) > MAX_ROW_BYTES:
+            raise FileRejected(f"{source} has a row of more than {MAX_ROW_BYTES} bytes.")
+
+
+def _confine(connection: sqlite3.Connection) -> None:
+    """A file from elsewhere runs no functions of its own choice, and makes no values beyond all measure."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
 
 
 def _uri(path: Path, mode: str = "ro") -> str:

@@ -128,6 +128,22 @@ def test_damaged_and_foreign_databases_change_nothing(
     assert len(list(originals.entries())) == 1
 
 
+@pytest.mark.parametrize("value", ["zeroblob(20000000)", "zeroblob(900000000)"])
+def test_rows_beyond_measure_are_refused(originals: Originals, tmp_path: Path, value: str) -> None:
+    """Also where the file is small and its table makes them up."""
+    source = tmp_path / "bomb.db"
+    connection = sqlite3.connect(source)
+    with connection:
+        connection.execute(
+            f"CREATE TABLE vision_cache (sha256, result_json AS ({value}), model_version, created_at, hits)"
+        )
+        connection.execute("INSERT INTO vision_cache (sha256) VALUES ('x')")
+    connection.close()
+    with pytest.raises(FileRejected):
+        originals.take(source)
+    assert list(originals.entries()) == []
+
+
 def test_original_file_in_the_caches_place_is_set_aside(original_file, tmp_path: Path, caplog) -> None:
     """Whoever goes on with the former system's folder loses nothing: it is renamed, told, and can be taken."""
     path = original_file(*ROWS, name="cache/vlm_cache.db")

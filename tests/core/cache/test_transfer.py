@@ -223,6 +223,15 @@ def test_import_beside_a_live_service_loses_none_of_its_results(cache, tmp_path:
     assert cache.answers(*NAMES) == {content: cache.result_of(content, "live") for content in NAMES}
 
 
+def test_counts_beyond_measure_make_no_file_that_is_refused(cache, tmp_path: Path) -> None:
+    """Whatever this machine's file says of hits."""
+    cache.put("a", local=True)
+    (row,) = next(iter(cache.stores.cache.rows()))
+    cache.stores.cache.take([row._replace(hits=2**40)])
+    export(cache.stores, tmp_path / "f")
+    assert [entry.hits for entry in read_entries(tmp_path / "f")] == [2**31 - 1]
+
+
 def test_export_that_can_not_be_written_says_so(cache, tmp_path: Path) -> None:
     cache.put("a")
     with pytest.raises(SetupError, match="can't be written"):
