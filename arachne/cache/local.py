@@ -125,7 +125,7 @@ class VisionCache:
         """The keys answer with these results, put at their own times and with the hits they had elsewhere."""
         values = [(*row.key.parts, *row[1:]) for row in rows]
         self._attempt(lambda connection: connection.executemany(_TAKE, values))
-        self._prune_in_time()
+        self.prune()
 
     def count_hit(self, key: CacheKey) -> None:
         """A hit that was answered without the file counts too; it is written with the next ones."""

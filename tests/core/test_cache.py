@@ -3,6 +3,7 @@
 import logging
 import os
 import sqlite3
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from arachne.cache import CacheKey, VisionCache, open_cache, scope_of
 from arachne.cache import local as local_cache
+from arachne.cache.local import LocalRow
 from arachne.settings import Settings
 
 KEY = CacheKey("acc_1", "ab" * 32, "none", "p1", "o1")
@@ -128,6 +130,21 @@ def test_file_keeps_within_its_size(path: Path) -> None:
     assert cache.get(often) == ("res_1", b"{}")
     assert cache.get(replace(KEY, sha256="0399")) is not None
     assert cache.get(replace(KEY, sha256="0000")) is None
+    cache.close()
+    assert path.stat().st_size <= bound * 1.1
+
+
+def test_what_is_taken_over_keeps_the_file_within_its_size_and_age(path: Path) -> None:
+    """However much comes at once, and with its own age and hits."""
+    bound, now = 1024 * 1024, time.time()
+    cache = VisionCache(path, max_bytes=bound, max_age_s=1000)
+    for n in range(20):
+        keys = [replace(KEY, sha256=f"{n} {m}") for m in range(20)]
+        cache.take([LocalRow(key, "res_1", "x" * 10_000, now - 20 + n, 3) for key in keys])
+    cache.take([LocalRow(replace(KEY, sha256="old"), "res_1", "{}", now - 1001, 0)])
+    assert cache.get(replace(KEY, sha256="19 19")) is not None
+    assert cache.get(replace(KEY, sha256="0 0")) is cache.get(replace(KEY, sha256="old")) is None
+    assert rows(path, "SELECT DISTINCT hits FROM vision_cache") == [(3,)]
     cache.close()
     assert path.stat().st_size <= bound * 1.1
 
