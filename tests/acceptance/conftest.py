@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ class Product:
     url: str
     data_dir: Path
     process: subprocess.Popen[str]
+    environment: dict[str, str]
 
     def command(self, *words: str) -> str:
         """What a command of ours prints."""
@@ -87,11 +89,18 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture(scope="session")
 def product(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Product]:
     """The product, stopped at the end without leaving a process."""
-    data_dir = tmp_path_factory.mktemp("product") / "data"
+    allowed = json.dumps([f"127.0.0.1:{receiver.port}"])
+    with running_product(tmp_path_factory.mktemp("product") / "data", ARACHNE_WEBHOOK_EGRESS_ALLOW=allowed) as running:
+        yield running
+
+
+@contextmanager
+def running_product(data_dir: Path, **settings: str) -> Iterator[Product]:
+    """A product with these settings, stopped at the end without leaving a process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ARACHNE_")} | {
-        "ARACHNE_WEBHOOK_EGRESS_ALLOW": json.dumps([f"127.0.0.1:{receiver.port}"]),
         "ARACHNE_EGRESS_ALLOW_HTTP": "true",
         "ARACHNE_VISION_RATE_LIMIT": "1000/minute",
+        **settings,
     }
     line = [sys.executable, "-P", "-m", "arachne", "up", "--port", "0", "--data-dir", str(data_dir)]
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=None, text=True, env=environment)
@@ -102,7 +111,7 @@ def product(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Ite
     try:
         ready = READY.match(lines.get(timeout=START_TIMEOUT_S))
         assert ready is not None
-        running = Product(ready[1], data_dir, process)
+        running = Product(ready[1], data_dir, process, environment)
         children = psutil.Process(process.pid).children(recursive=True)
         yield running
         children += psutil.Process(process.pid).children(recursive=True)
@@ -125,22 +134,21 @@ def is_alive(process: psutil.Process) -> bool:
 
 @pytest.fixture
 def new_client(product: Product) -> Iterator[Any]:
-    """Makes clients of accounts of their own, with tokens from the token endpoint."""
-    opened = []
+    """Makes clients of accounts of their own."""
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(new_client_of(product))
 
-    def make() -> Client:
-        account = json.loads(product.command("account", "create", f"a-{secrets.token_hex(6)}", "--json"))
-        api = httpx.Client(base_url=product.url, timeout=70, trust_env=False)
-        opened.append(api)
+
+@contextmanager
+def new_client_of(product: Product) -> Iterator[Client]:
+    """A client of an account of its own, with a token from the token endpoint."""
+    account = json.loads(product.command("account", "create", f"a-{secrets.token_hex(6)}", "--json"))
+    with httpx.Client(base_url=product.url, timeout=70, trust_env=False) as api:
         credentials = (account["client_id"], account["client_secret"])
         answer = api.post("/api/auth/token", data={"grant_type": "client_credentials"}, auth=credentials)
         assert answer.status_code == 200, answer.text
         api.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
-        return Client(api, account)
-
-    yield make
-    for api in opened:
-        api.close()
+        yield Client(api, account)
 
 
 @pytest.fixture
