@@ -17,14 +17,10 @@ _FIRST_FOREIGN = 0x0590  # Latin, Greek and Cyrillic come before; icons are seen
 
 @dataclass(frozen=True)
 class MergeOptions:
-    """Confidences, 0..1: what a line must have that only one reader saw, and what a word must that one did not see.
-
-    Without `missed`, what only the second reader saw does not count, nor what the first saw in other letters than its.
-    """
+    """Confidences, 0..1: what a line must have that only one reader saw, and what a word must that one did not see."""
 
     least_missed: float = 0.8
     least_unseen: float = 0.8
-    missed: bool = True
     spacing: SpacingOptions = field(default_factory=SpacingOptions)
 
 
@@ -35,38 +31,41 @@ def merge(
     left, merged = list(reading.words), list[ReadWord]()
     for line in seen:
         under = sorted((word for word in left if _lies_in(word.box, line.box)), key=lambda word: word.box.x)
-        chosen = _chosen(under, line, gray, regions, options)
+        stands = chosen(under, line, gray, regions, options)
         left = [word for word in left if word not in under]
-        merged += chosen
-    merged += [word for word in left if word.confidence >= options.least_unseen or not options.missed]
-    words = tuple(_ordered(merged))
+        merged += stands
+    merged += [word for word in left if word.confidence >= options.least_unseen]
+    words = tuple(in_order(merged))
     return Reading(words, round(mean_confidence(words), 4), reading.degraded)
 
 
-def _chosen(
+def chosen(
     under: list[ReadWord], line: SeenLine, gray: Gray, regions: Sequence[Region], options: MergeOptions
 ) -> list[ReadWord]:
     """The words that stand for the line: those that lay under it, the seen ones, or none."""
     text = "".join(one.text for one in line.characters)
     foreign = _is_foreign(text)
     if not under:
-        if (
-            not options.missed
-            or foreign
-            or line.confidence < options.least_missed
-            or not any(letter.isalnum() for letter in text)
-        ):
+        if foreign or line.confidence < options.least_missed or not any(letter.isalnum() for letter in text):
             return []
         region, plain = _nearest(line.box, regions), align((), line.characters)
         return [
             _word(part, box, region, _NEW_LINES + int(line.box.y)) for part, box in _parts(plain, line, gray, options)
         ]
     if "".join(word.text for word in under) == text:
-        return [replace(word, confidence=max(word.confidence, round(line.confidence, 4))) for word in under]
+        return _confirmed(under, line, gray, options)
     if foreign or _is_foreign("".join(word.text for word in under)) or line.confidence < mean_confidence(under):
         return under
     aligned = align(under, line.characters)
     return [_word(part, box, *_place(box, under)) for part, box in _parts(aligned, line, gray, options)]
+
+
+def _confirmed(under: list[ReadWord], line: SeenLine, gray: Gray, options: MergeOptions) -> list[ReadWord]:
+    """The words that both readers read, parted further where the second saw white that the first did not."""
+    parts = _parts(align(under, line.characters), line, gray, options)
+    if len(parts) > len(under):
+        return [_word(part, box, *_place(box, under)) for part, box in parts]
+    return [replace(word, confidence=max(word.confidence, round(line.confidence, 4))) for word in under]
 
 
 def _parts(
@@ -114,7 +113,7 @@ def _nearest(box: Box, regions: Sequence[Region]) -> int:
     return away.index(min(away)) if away else 0
 
 
-def _ordered(words: Sequence[ReadWord]) -> list[ReadWord]:
+def in_order(words: Sequence[ReadWord]) -> list[ReadWord]:
     """The words by region and line from the top, lines numbered anew."""
     tops = dict[tuple[int, int], float]()
     for word in words:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rapidocr.ch_ppocr_rec.typings import WordInfo
 
 READER = "rapidocr"
+LINE_PX = 40  # a picture no higher is one line
 _MAX_SIDE_PX = 1024  # lines are found as well as at 1280, for two thirds of the time
 _BORDER_PX = 24  # text at the very edge is missed else
 _KNOWN_SHARE = 0.75  # of a line's width
@@ -61,6 +62,8 @@ class SecondReader(Protocol):
     def __call__(self, gray: Gray, known: Sequence[Box]) -> tuple[SeenLine, ...]:
         """The lines of uint8 (H, W), but for those that are all but covered by the boxes already `known` well.
 
+        A picture no higher than `LINE_PX` is taken for one line.
+
         Raises:
             SecondReaderLost: it gave no answer.
         """
@@ -81,7 +84,9 @@ def look(gray: Gray, known: Sequence[Box]) -> tuple[SeenLine, ...]:
 
 
 def _look(engine: "RapidOCR", gray: Gray, known: Sequence[Box]) -> tuple[SeenLine, ...]:
-    boxes = [box for box in _detect(engine, gray) if not _is_known(box, known)][:_MAX_LINES]
+    whole = [Box(0.0, 0.0, float(gray.shape[1]), float(gray.shape[0]))]
+    found = whole if gray.shape[0] <= LINE_PX else _detect(engine, gray)
+    boxes = [box for box in found if not _is_known(box, known)][:_MAX_LINES]
     boxes.sort(key=lambda box: box.width / box.height)  # those read at once are padded to the longest
     lines = list[SeenLine]()
     for start in range(0, len(boxes), _BATCH):

@@ -140,6 +140,16 @@ def _read(over: Overview, options: ReadOptions) -> Reading:
     return Reading(words, round(mean_confidence(words), 4), degraded)
 
 
+def read_line(gray: Gray, options: ReadOptions) -> tuple[EngineWord, ...]:
+    """The words of a picture, uint8 (H, W), that is one line.
+
+    Raises:
+        ReadFailed: the reader can't be started or fails on the picture.
+    """
+    with _failing():
+        return _engine(options).read(gray, _LINE, max(0.5, options.deadline - time.monotonic()))
+
+
 def mean_confidence(words: Sequence[ReadWord | EngineWord]) -> float:
     """The mean over characters, 0..1; 0 without words."""
     characters = sum(len(word.text) for word in words)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from arachne.stages import ink
 from arachne.stages.arrays import Box, Gray, union
 
-VERSION = 3
+VERSION = 4
 
 RegionKind = Literal["text", "table", "code", "figure", "control"]
 
@@ -26,7 +26,8 @@ class SegmentOptions:
     column_gap: float = 2.0
     gutter: float = 0.8
     paragraph_gap: float = 1.6
-    prose_width: float = 10
+    prose_width: float = 14
+    prose_full: float = 0.7
     prose_lines: int = 4
     texture_px: int = 120
     texture_glyphs: int = 36
@@ -113,7 +114,24 @@ def _columns(words: list[Box], height: float, options: SegmentOptions) -> list[l
     if len(narrow) > 1 and sum(_is_prose(column, height, options) for column in narrow) >= max(2, 0.6 * len(narrow)):
         return narrow
     wide = _parts(words, height * options.column_gap, axis=0)
-    return wide if len(wide) > 1 and not _aligned(wide, height) else [words]
+    if len(wide) == 1 or _aligned(wide, height):
+        return [words]
+    return _with_rows(wide, height, options)
+
+
+def _with_rows(columns: list[list[Box]], height: float, options: SegmentOptions) -> list[list[Box]]:
+    """The columns, those put together again that are cells of the same rows or stand nowhere beside each other.
+
+    A menu's names and keys are such, and so are braces and what is indented between them.
+    """
+    joined = columns[:1]
+    for column in columns[1:]:
+        prose = any(_is_prose(one, height, options) for one in (joined[-1], column))
+        if not prose and (_aligned([joined[-1], column], height) or not _beside(joined[-1], column)):
+            joined[-1] = [*joined[-1], *column]
+        else:
+            joined.append(column)
+    return joined
 
 
 def _with_columns(bands: list[list[Box]], height: float, options: SegmentOptions) -> list[list[Box]]:
@@ -150,14 +168,20 @@ def _aligned(columns: list[list[Box]], height: float) -> bool:
     return met >= 0.7 * len(others)
 
 
+def _beside(some: list[Box], others: list[Box]) -> bool:
+    """Whether any row of one shares its height with a row of the other."""
+    rows, more = ([union(line) for line in _parts(column, 0.0, axis=1)] for column in (some, others))
+    return any(min(a.bottom, b.bottom) > max(a.y, b.y) for a in rows for b in more)
+
+
 def _is_prose(column: list[Box], height: float, options: SegmentOptions) -> bool:
     """Whether most lines are long and fill the column."""
     widths = np.array([union(line).width for line in _parts(column, 0.0, axis=1)])
     widths = widths[widths > 1.5 * height]  # less is a speck, or what hangs down from a line
     if len(widths) < options.prose_lines:
         return False
-    full = widths >= max(0.7 * widths.max(), options.prose_width * height)
-    return float(full.mean()) >= 0.6
+    full = widths >= max(options.prose_full * widths.max(), options.prose_width * height)
+    return float(full.mean()) >= 0.7
 
 
 def _trimmed(glyphs: npt.NDArray[np.int32], options: SegmentOptions) -> tuple[Box, ...]:

@@ -10,14 +10,18 @@ from arachne.stages.align import Aligned
 from arachne.stages.arrays import Gray, Mask
 from arachne.stages.rapid import SeenLine
 
+# In type of one width much white is beside these.
+_OPENING, _CLOSING = "([{", ")]},.;:"
+
 
 @dataclass(frozen=True)
 class SpacingOptions:
-    """Gaps in px of an enhanced picture, whose glyphs are about 20 px high."""
+    """Gaps in px of an enhanced picture, whose glyphs are about 20 px high; rows more than `ruled` full are lines."""
 
     ink_below: int = 150
     sure_px: float = 20
-    least_px: float = 3
+    least_px: float = 9.5
+    ruled: float = 0.9
     doubted_px: float = 7
     wide_px: float = 15
 
@@ -25,7 +29,11 @@ class SpacingOptions:
 def gaps_px(gray: Gray, line: SeenLine, places: Sequence[float]) -> list[tuple[float, float]]:
     """Width and middle of the widest stripe without ink between each two neighbouring places."""
     top, bottom = max(0, int(line.box.y)), int(line.box.bottom) + 1
-    inked = np.asarray((gray[top:bottom] < SpacingOptions().ink_below).any(axis=0), dtype=np.bool_)
+    options = SpacingOptions()
+    dark = gray[top:bottom] < options.ink_below
+    along = dark[:, max(0, int(line.box.x)) : int(line.box.right) + 1]
+    ruled = along.mean(axis=1) > options.ruled if along.size else np.zeros(len(dark), np.bool_)
+    inked = np.asarray(dark[~ruled].any(axis=0), dtype=np.bool_)
     return [_widest(inked, before, after) for before, after in pairwise(places)]
 
 
@@ -37,7 +45,8 @@ def is_space(before: Aligned, after: Aligned, gap_px: float, options: SpacingOpt
     if before.word is not None and after.word is not None:
         if before.word != after.word:
             return spaced or gap_px >= options.least_px
-        return spaced and gap_px >= options.doubted_px  # one word to the first reader
+        hugs = before.character.text in _OPENING or after.character.text in _CLOSING
+        return spaced and gap_px >= options.doubted_px and not hugs  # one word to the first reader
     return spaced or gap_px >= options.wide_px
 
 

@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from arachne.stages.arrays import Box
+from arachne.stages.lone import LoneOptions, Strip, Teller, Told, told_by_line, told_by_words, with_lone
 from arachne.stages.merge import MergeOptions, merge
+from arachne.stages.rapid import READER as SECOND_READER
 from arachne.stages.rapid import SecondReader, SecondReaderLost
-from arachne.stages.read import Overview, Reading, ReadOptions, ReadWord, is_covered, read
+from arachne.stages.read import READER, Overview, Reading, ReadOptions, ReadWord, is_covered, read, read_line
+from arachne.stages.runs import RunOptions, with_runs
 from arachne.stages.segment import Region
 
 # Languages whose letters the second reader has not learned.
@@ -23,6 +26,8 @@ class TwiceOptions:
     known: float = 0.9
     weak_share: float = 0.02
     missed_share: float = 0.02
+    lone: LoneOptions = field(default_factory=LoneOptions)
+    runs: RunOptions = field(default_factory=RunOptions)
 
 
 def read_twice(over: Overview, options: ReadOptions, second: SecondReader | None, how: TwiceOptions) -> Reading:
@@ -34,19 +39,37 @@ def read_twice(over: Overview, options: ReadOptions, second: SecondReader | None
         ReadFailed: the first reader can't be started or fails on the picture.
     """
     if second is None:
-        return read(over, options)
+        return with_lone(read(over, options), over, _tesseract_tells(options), reader=READER, options=how.lone)
     unlearned = not _UNLEARNED.isdisjoint(options.languages)
     # What the second reader looks at anyway, the first need not try again.
     first = read(over, options if unlearned else replace(options, max_retries=0, max_missed=0))
-    if not wants_second_look(first, over.regions, how) or time.monotonic() > options.deadline:
+    if time.monotonic() > options.deadline:
         return first
-    known = [word.box for word in first.words if word.confidence >= how.known]
     try:
-        seen = second(over.gray, known)
+        return _looked_at(first, over, second, how, unlearned=unlearned)
     except SecondReaderLost as error:
         return replace(read(over, options), degraded=f"second_reader: {error}")
-    alone = unlearned and _has_foreign_letters(first.words)
-    return merge(first, seen, over.gray, over.regions, MergeOptions(missed=not alone))
+
+
+def _looked_at(first: Reading, over: Overview, second: SecondReader, how: TwiceOptions, *, unlearned: bool) -> Reading:
+    if unlearned and _has_foreign_letters(first.words):
+        return with_runs(first, over, second, how.runs)
+    reading = first
+    if wants_second_look(first, over.regions, how):
+        known = [word.box for word in first.words if word.confidence >= how.known]
+        reading = merge(first, second(over.gray, known), over.gray, over.regions, MergeOptions())
+
+    def tell(strip: Strip) -> list[Told | None]:
+        return told_by_line(next(iter(second(strip[0], ())), None), strip[1])
+
+    return with_lone(reading, over, tell, reader=SECOND_READER, options=how.lone)
+
+
+def _tesseract_tells(options: ReadOptions) -> Teller:
+    def tell(strip: Strip) -> list[Told | None]:
+        return told_by_words(read_line(strip[0], options), strip[1])
+
+    return tell
 
 
 def wants_second_look(reading: Reading, regions: Sequence[Region], how: TwiceOptions) -> bool:

@@ -58,6 +58,28 @@ def test_columns_are_read_one_after_the_other(draw) -> None:
     assert regions[0].box.right < regions[1].box.x
 
 
+def test_a_log_and_a_menu_are_read_row_by_row(draw) -> None:
+    """However far apart their columns are, unlike the text beside the menu."""
+    log = [(20, 20 + 32 * at, text) for at, text in enumerate(("INFO", "ERROR", "INFO", "WARNING", "INFO"))]
+    log += [(160, 20 + 32 * at, "the server told its state" + " again" * (at % 3)) for at in range(5)]
+    log += [(620, 20 + 32 * at, "application_server.py:12") for at in range(5)]
+    found = segment(enhance(draw(log, (960, 200)), 12, EnhanceOptions()).gray, SegmentOptions()).regions
+    assert {(region.box.x < 60, region.box.right > 800) for region in found} == {(True, True)}
+    menu = [(480, 26 + 34 * at, name) for at, name in enumerate(("Open", "Save as", "Quit"))]
+    menu += [(700, 26 + 34 * at, key) for at, key in enumerate(("Ctrl+O", "Ctrl+S", "Ctrl+Q"))]
+    beside = [(20, 20 + 26 * at, "a terminal's text") for at in range(5)]
+    found = segment(enhance(draw(menu + beside, (960, 200)), 12, EnhanceOptions()).gray, SegmentOptions()).regions
+    assert [(region.box.x < 240, region.box.right > 700) for region in found] == [(True, False)] + [(False, True)] * (
+        len(found) - 1
+    )
+
+
+def test_braces_are_no_column_beside_what_is_indented(draw) -> None:
+    code = [(20, 20, "{"), (120, 52, "first: one"), (120, 84, "second: two"), (20, 116, "}")]
+    regions = segment(enhance(draw(code), 12, EnhanceOptions()).gray, SegmentOptions()).regions
+    assert [region.box.y for region in regions] == sorted(region.box.y for region in regions)
+
+
 def test_words_lines_and_confidence(draw, options: ReadOptions) -> None:
     reading = words_of(draw([(30, 30, "Send the report"), (30, 70, "before Friday noon")]), options)
     assert [word.text for word in reading.words] == ["Send", "the", "report", "before", "Friday", "noon"]

@@ -42,9 +42,9 @@ def texts(reading: Reading) -> list[tuple[str, str]]:
     return [(one.text, one.reader) for one in reading.words]
 
 
-def merged(words: Sequence[ReadWord], *lines: SeenLine, missed: bool = True) -> list[tuple[str, str]]:
+def merged(words: Sequence[ReadWord], *lines: SeenLine) -> list[tuple[str, str]]:
     reading = Reading(tuple(words), 0.5, None)
-    return texts(merge(reading, lines, INKED, PAGE, MergeOptions(missed=missed)))
+    return texts(merge(reading, lines, INKED, PAGE, MergeOptions()))
 
 
 def test_drawn_text_is_seen(draw) -> None:
@@ -77,9 +77,48 @@ def test_missed_text_is_added_and_unseen_marks_go() -> None:
 
 
 def test_letters_it_has_not_learned_stay() -> None:
-    """Thai reads as Latin to the second reader; with Thai on the page it adds nothing of its own."""
-    assert merged([word("ไทย", 0, 0.6)], seen("1ne"), missed=False) == [("ไทย", "tesseract")]
-    assert merged([word("ไทย", 200, 0.6)], seen("lmu"), missed=False) == [("ไทย", "tesseract")]
+    """Thai reads as Latin to the second reader."""
+    assert merged([word("ไทย", 0, 0.6)], seen("1ne")) == [("ไทย", "tesseract")]
+
+
+def test_lines_of_a_table_are_no_ink_between_words() -> None:
+    """With a rule through the line's box, white is still seen where only the ink tells it."""
+    gray = np.full((40, 200), 255, np.uint8)
+    for x in (0, 14, 28, 63, 77):
+        gray[10:26, x + 2 : x + 11] = 0
+    ruled = gray.copy()
+    ruled[30:32] = 0
+    line = SeenLine(
+        Box(0, 8, 90, 26), tuple(SeenCharacter("x", x + 7, 0.98, spaced=False) for x in (0, 14, 28, 63, 77))
+    )
+    for picture in (gray, ruled):
+        reading = merge(Reading((), 0.5, None), [line], picture, PAGE, MergeOptions())
+        assert [one.text for one in reading.words] == ["xxx", "xx"]
+
+
+def test_words_that_both_read_part_where_the_second_saw_white() -> None:
+    """But nothing parts from its brackets."""
+    for first, second, parted in (("Row", "1", ["Row", "1"]), ("main(", ")", ["main()"])):
+        line, gray = spaced(first, second)
+        reading = merge(Reading((word(first + second, 0, 0.95),), 0.95, None), [line], gray, PAGE, MergeOptions())
+        assert [one.text for one in reading.words] == parted
+
+
+def spaced(first: str, second: str) -> tuple[SeenLine, Gray]:
+    """Two texts between which the second reader saw white, and there are 8 px of it in the ink."""
+    line = seen(first + second)
+    marked = [replace(one, spaced=at == len(first)) for at, one in enumerate(line.characters)]
+    gray = INKED.copy()
+    gray[:, 14 * len(first) - 5 : 14 * len(first) + 3] = 255
+    return replace(line, characters=tuple(marked)), gray
+
+
+def test_a_picture_no_higher_than_a_line_is_one(draw) -> None:
+    """Glyphs far apart are read together, where looking for lines would find four or none."""
+    gray = np.ascontiguousarray(draw([(10, 8, "5"), (60, 8, "3"), (110, 8, "7"), (160, 8, "4")], (200, 40))[..., 0])
+    (line,) = rapid.look(gray, ())
+    assert "".join(one.text for one in line.characters) == "5374"
+    assert [one.x for one in line.characters] == pytest.approx([16, 66, 116, 166], abs=8)
 
 
 @pytest.mark.parametrize(
