@@ -18,6 +18,7 @@ from arachne.stages.enhance import Enhanced, EnhanceOptions, enhance
 from arachne.stages.markup import clean
 from arachne.stages.rapid import SecondReader, look
 from arachne.stages.read import Overview, Reading, ReadOptions, look_over
+from arachne.stages.scan import clean_scan
 from arachne.stages.script import choose_languages, probing_languages
 from arachne.stages.segment import Region, SegmentOptions, Segments, segment
 from arachne.stages.structure import Structured, StructureOptions, structure
@@ -122,12 +123,13 @@ def _run(rgb: Rgb, run: _Run) -> _Page:
     """Stages 2 to 8 on one picture, as far as they are needed."""
     page, reports = _Page(), run.reports
     if "assess" in run.needed:
-        page.assessment = reports.may("assess", lambda: assess(rgb, AssessOptions()), lambda: None)
-    found = page.assessment
+        page.assessment, found, seen = reports.may("assess", lambda: _assess(rgb, run), lambda: (None, None, rgb))
+    else:
+        found, seen = None, rgb
     height_px, glyphs = (found.text_height_px, found.glyphs) if found else (None, None)
-    flat = Upright(rgb, 0, 0.0, np.eye(3), height_px, np.zeros((0, 5), np.int32))
+    flat = Upright(seen, 0, 0.0, np.eye(3), height_px, np.zeros((0, 5), np.int32))
     if "upright" in run.needed:
-        flat = reports.may("upright", lambda: level(rgb, glyphs, height_px, run.turning), lambda: flat)
+        flat = reports.may("upright", lambda: level(seen, glyphs, height_px, run.turning), lambda: flat)
         page.upright = flat
     if "read" in run.needed:
         _run_reading(page, rgb, flat, run)
@@ -138,6 +140,15 @@ def _run(rgb: Rgb, run: _Run) -> _Page:
     if "describe" in run.needed:
         reports.skip("describe", skipped_reason(configured=run.request.vlm_configured))
     return page
+
+
+def _assess(rgb: Rgb, run: _Run) -> tuple[Assessment | None, Assessment | None, Rgb]:
+    """What the picture is like, what the one to read is like, and that picture: a scan is cleaned."""
+    found = assess(rgb, AssessOptions())
+    if run.request.options.profile != "document":
+        return found, found, rgb
+    seen = clean_scan(rgb, found.text_height_px)
+    return found, found if seen is rgb else assess(seen, AssessOptions()), seen
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from arachne.stages import ink
 from arachne.stages.arrays import Glyphs, Gray, Rgb, resized
 
-VERSION = 2
+VERSION = 3
 
 _ENOUGH_PIXELS = 500_000
 _BAND_PX = 32

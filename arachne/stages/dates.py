@@ -48,6 +48,7 @@ _TIME: Final = re.compile(
     r"(?<![\d:.,])(?P<hour>[01]?\d|2[0-3])\s?[:h]\s?(?P<minute>[0-5]\d)(?:\s?:\s?(?P<second>[0-5]\d))?(?!\d)"
     r"(?:\s?(?P<half>[AaPp])\.?[Mm]\b)?"
 )
+_MARKS: Final = re.compile("[^\u0e01-\u0e2e]")  # all but consonants
 _NEAR = 40  # characters between a date and its time
 
 
@@ -83,10 +84,19 @@ def _common_year(year: int) -> int:
 
 def _month(thai: str | None, name: str | None) -> int | None:
     if thai:
-        letters = re.sub(r"[ .]", "", thai).removesuffix("พศ")
-        return next((at for at, names in enumerate(_THAI_MONTHS, 1) if letters in names), None)
+        return _thai_month(re.sub(r"[ .]", "", thai).removesuffix("พศ"))
     start = (name or "").lower().replace("ç", "c")[:3]
     return next((at for at, starts in enumerate(_LATIN_MONTHS, 1) if start in starts), None)
+
+
+def _thai_month(letters: str) -> int | None:
+    """The month of a name or short form; marks that only a reader saw are forgiven where no other month is meant."""
+    exact = next((at for at, names in enumerate(_THAI_MONTHS, 1) if letters in names), None)
+    if exact is not None:
+        return exact
+    plain = _MARKS.sub("", letters)
+    alike = [at for at, (_, short) in enumerate(_THAI_MONTHS, 1) if _MARKS.sub("", short) == plain]
+    return alike[0] if len(alike) == 1 else None
 
 
 def _time(text: str, start: int, end: int) -> time | None:

@@ -70,6 +70,8 @@ _BANK_CODES: Final = {
     "069": "Kiatnakin Phatra Bank",
     "073": "Land and Houses Bank",
 }
+_DEPENDENT = re.compile("(?<=[\u0e01-\u0e4e]) (?=[\u0e30-\u0e3a\u0e45\u0e47-\u0e4e])")
+_LONE = re.compile("(?<=[\u0e01-\u0e4e]) ([\u0e01-\u0e2e])(?= |$)")
 _THAI_DIGITS = str.maketrans("๐๑๒๓๔๕๖๗๘๙", "0123456789")
 
 
@@ -106,6 +108,8 @@ def _reference(text: str, coded: str | None) -> str | None:
     printed = match["value"] if match else None
     if printed is None or coded is None:
         return printed or coded
+    if printed in coded:  # a gap was seen in it
+        return coded
     differing = sum(one != other for one, other in zip(printed, coded, strict=False)) + abs(len(printed) - len(coded))
     return coded if differing <= len(coded) // 4 else printed
 
@@ -140,7 +144,12 @@ def _name(text: str) -> str | None:
     bank = _BANK.search(text)
     if bank and bank.start() > 0:
         text = text[: bank.start()]
-    return text.strip(" :-|•") or None
+    return _joined(text.strip(" :-|•")) or None
+
+
+def _joined(text: str) -> str:
+    """Thai put together again where a reader saw gaps: nothing begins with a vowel's mark or is one consonant alone."""
+    return _LONE.sub(r"\1", _DEPENDENT.sub("", text))
 
 
 def _banks(lines: list[str], code: str | None) -> list[str]:
@@ -152,6 +161,6 @@ def _banks(lines: list[str], code: str | None) -> list[str]:
             label = re.match(f"{_SENDER}|{_RECEIVER}", line, re.IGNORECASE)
             thai = match.group()[:1] == "ธ"
             start = match.start() if thai else (label.end() if label else 0)
-            found.append(re.split(_ACCOUNT, line[start:], maxsplit=1)[0].strip(" :-|•"))
+            found.append(_joined(re.split(_ACCOUNT, line[start:], maxsplit=1)[0].strip(" :-|•")))
     named = _BANK_CODES.get(code or "")
     return list(dict.fromkeys(found)) or ([named] if named else [])

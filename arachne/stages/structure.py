@@ -17,7 +17,7 @@ from arachne.stages.placing import Frame, place_block, place_code, place_figure,
 from arachne.stages.read import ReadWord
 from arachne.stages.surfaces import Surfaces
 
-VERSION = 4
+VERSION = 5
 
 _CONTROL_WORDS = 6
 _FIGURE_HEIGHTS = 5.0

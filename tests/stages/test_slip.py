@@ -84,6 +84,13 @@ def test_thai_letters_parted_in_reading_still_make_labels() -> None:
     assert (fields.receiver, fields.reference) == ("ร้าน กาแฟ", "20240101AB")
 
 
+def test_thai_names_parted_in_reading_are_joined() -> None:
+    """Where Thai can't begin or stand alone; spaces between the parts of a name stay."""
+    fields = find_fields("จาก น าย วิชัย ใจดี\nธนา คา ร แม่น ้า\nไปยัง นา ง มาลี สุขใจ", [])
+    assert (fields.sender, fields.receiver) == ("นาย วิชัย ใจดี", "นาง มาลี สุขใจ")
+    assert fields.banks == ["ธนา คาร แม่น้า"]
+
+
 def test_a_portuguese_slip() -> None:
     fields = find_fields(PORTUGUESE, [])
     assert fields.amount is not None
@@ -117,6 +124,9 @@ def test_amounts(text: str, value: str, currency: str | None) -> None:
         ("12 มี.ค. 2567 14:35 น.", "2024-03-12T14:35:00"),
         ("12 มี. ค. 67 เวลา 14:35:09", "2024-03-12T14:35:09"),
         ("1 มกราคม พ.ศ. 2569", "2026-01-01"),
+        ("5 ธุค. 2566", "2023-12-05"),
+        ("5 ก.พ์. 67 08:00", "2024-02-05T08:00:00"),
+        ("5 มุ.ค. 67", None),
         ("31/12/2566 23:59", "2023-12-31T23:59:00"),
         ("2024-02-29T08:00:01", "2024-02-29T08:00:01"),
         ("Mar 5, 2025 at 1:05 PM", "2025-03-05T13:05:00"),
@@ -155,6 +165,7 @@ def test_the_slip_code_gives_what_the_text_lacks() -> None:
     fields = find_fields("Thank you", [SLIP_CODE])
     assert (fields.reference, fields.banks, fields.qr) == ("00111222233344ABCD12", ["Siam Commercial Bank"], SLIP_CODE)
     assert find_fields("Ref: 00111222233344A8CD1Z", [SLIP_CODE]).reference == "00111222233344ABCD12"
+    assert find_fields("Ref: 00111222 233344", [SLIP_CODE]).reference == "00111222233344ABCD12"
     assert find_fields("Ref: 999888777", [SLIP_CODE]).reference == "999888777"
 
 
