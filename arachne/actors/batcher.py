@@ -119,8 +119,8 @@ class Batcher:
         try:
             while not self._stopping or self._asked or self._accepting:
                 await self._pause()
-                await self._look()
-            await self._look()
+                await self._look_patiently()
+            await self._look_patiently()
         finally:
             self.cut_off()
 
@@ -133,6 +133,16 @@ class Batcher:
             pass
         self._event.clear()
 
+    async def _look_patiently(self) -> None:
+        try:
+            await self._look()
+        except Unavailable as error:
+            log.warning("the gate to the models waits for the database: %s", error.message)
+            await asyncio.sleep(PAUSE_S)
+        except Exception:
+            log.exception("a visit to the gate failed; it is tried again")
+            await asyncio.sleep(PAUSE_S)
+
     async def _look(self) -> None:
         """One visit to the gate, and requests sent on the slots it gave."""
         now_s = self._clock()
@@ -142,11 +152,9 @@ class Batcher:
             return
         try:
             granted = await self._visit_gate(told)
-        except Unavailable as error:
-            log.warning("the gate to the models waits for the database: %s", error.message)
+        except BaseException:
             self._answered |= told.answered
-            await asyncio.sleep(PAUSE_S)
-            return
+            raise
         self._told = bool(told.images or told.held)
         self._places.learn(granted.model, granted.workers, granted.free + len(granted.slots))
         for slot in granted.slots:

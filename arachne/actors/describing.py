@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from hashlib import sha256
 from threading import Thread
 from uuid import uuid4
@@ -45,7 +44,7 @@ class Describing:
             settings.vlm_parallel, allowed_models(settings), most=settings.cpu_workers + 2 * settings.vlm_parallel
         )
         self._wake: Callable[[], object] = lambda: None
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._started: Future[Batcher] = Future()
         self._thread = Thread(target=self._run, name="arachne-describing", daemon=True)
 
@@ -59,12 +58,14 @@ class Describing:
         self._thread.start()
         self._started.result(START_S)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nobody can be asked any more; its log says why."""
+        return self._started.done() and not self._thread.is_alive()
+
     def add(self, image: Hashable, question: DescribeRequest, done: Done) -> None:
         """Have the image described; `done` gets what came of it, on a thread that must not be kept."""
-        batcher = self._started.result(0)
-        try:
-            self._loop.call_soon_threadsafe(batcher.add, image, question, done)
-        except RuntimeError:  # the loop has ended
+        if not self._call(lambda batcher: batcher.add(image, question, done)):
             done(None)
 
     def drop(self, image: Hashable) -> None:
@@ -81,15 +82,19 @@ class Describing:
         if self._thread.is_alive():
             self._thread.join()
 
-    def _call(self, work: Callable[[Batcher], object]) -> None:
-        if self._started.done() and self._started.exception() is None:
-            with suppress(RuntimeError):  # the loop has ended, and everything with it
-                self._loop.call_soon_threadsafe(work, self._started.result())
+    def _call(self, work: Callable[[Batcher], object]) -> bool:
+        """Whether the batcher will do it; not, where its loop has ended and everything with it."""
+        if self._loop is None or not self._started.done() or self._started.exception() is not None:
+            return False
+        try:
+            self._loop.call_soon_threadsafe(work, self._started.result())
+        except RuntimeError:
+            return False
+        return True
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._describe())
+            asyncio.run(self._describe())
         except BaseException as error:
             if self._started.done():
                 log.exception("the models can't be asked any more")
@@ -97,7 +102,7 @@ class Describing:
                 self._started.set_exception(error)
 
     async def _describe(self) -> None:
-        url = str(self._settings.database_url)
+        self._loop, url = asyncio.get_running_loop(), str(self._settings.database_url)
         gatekeeper, teller = AsyncDatabase(url, pool_size=1, keep=True), AsyncDatabase(url, pool_size=1)
         try:
             async with open_backend(self._settings, retry=Retry(attempts=1)) as backend:

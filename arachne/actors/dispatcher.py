@@ -130,6 +130,8 @@ class Dispatcher:
             self._reconciled_at = monotonic()
         means = self._means
         self._pool.mend()
+        if self._describing is not None and self._describing.has_ended:
+            raise SetupError("The thread that asks models has ended; the lines above say why.")
         reconcile(means.database, means.settings, thorough=thorough)
         means.database.run(recover_unheld, self._worker_id(), self._held_ids(), means.settings)
         with self._lock:

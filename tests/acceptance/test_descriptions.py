@@ -114,6 +114,8 @@ def test_images_go_without_descriptions_while_the_server_is_down(
     """The queue goes on, readiness and each image say what is missing; later the model alone is asked."""
     pictures = [distinct(screenshots(images)[0], 100 + n) for n in range(6)]
     await_vlm(client, "ok")
+    known = distinct(screenshots(images)[0], 200)
+    described = send(client, known)["result"]["vlm"]
     server.stop()
     try:
         files = [("files", (f"{n}.png", picture)) for n, picture in enumerate(pictures)]
@@ -126,7 +128,10 @@ def test_images_go_without_descriptions_while_the_server_is_down(
         assert len(result["text"]) > 20
         ready = await_vlm(client, "unavailable")
         assert (ready["status"], ready["checks"]["postgres"]) == ("degraded", "ok")
-        assert not any(model["healthy"] for model in client.get("/api/models")["data"])
+        models = client.get("/api/models")["data"]
+        assert [(model["healthy"], len(model["digest"])) for model in models] == [(False, 12)] * 2
+        repeat = send(client, known)
+        assert (repeat["cached"], repeat["result"]["vlm"]) == (True, described)
     finally:
         server.start()
     await_vlm(client, "ok")

@@ -12,8 +12,10 @@ import service_harness
 import stage_faults
 
 from arachne.actors.batcher import Policy
+from arachne.actors.describing import Describing
 from arachne.schemas.result import Result
 from arachne.vlm import Breaker, Retry
+from tests.actors.test_batcher import question
 from tests.standins.process import OllamaProcess
 
 pytestmark = pytest.mark.processes
@@ -223,3 +225,15 @@ def test_worker_that_leaves_loses_no_image(serve, server, eventually) -> None:
     server.change(answer_s=0)
     with service.dispatcher(stage_faults.read_to_describe):
         assert service.await_finished(job_id).degraded == 0
+
+
+def test_whoever_comes_after_the_end_is_told(serve, server) -> None:
+    """An image that can't be asked about any more goes back at once, and the dispatcher can see why."""
+    describing = Describing(serve().settings, lambda: "wrk_none", lambda _: None)
+    describing.start(lambda: None)
+    assert not describing.has_ended
+    describing.close()
+    assert describing.has_ended
+    answers: list[object] = []
+    describing.add("late", question(), answers.append)
+    assert answers == [None]
