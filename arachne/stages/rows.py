@@ -126,6 +126,8 @@ def advance_px(rows: Sequence[Row]) -> float | None:
     if len(widths) < 4 or len(steps) < 3:
         return None
     usual = float(np.median(steps))
+    if usual <= 0:  # words on top of each other
+        return None
     regular_widths = float(np.mean([abs(width / usual - 1) < 0.07 for width in widths]))
     regular_steps = float(np.mean([abs(step / usual - 1) < 0.05 for step in steps]))
     return usual if regular_widths >= 0.7 and regular_steps >= 0.6 else None

@@ -21,11 +21,12 @@ from arachne.stages.enhance import EnhanceOptions, enhance
 from arachne.stages.perspective import Flattened, flatten
 from arachne.stages.read import mean_confidence
 
-VERSION = 3
+VERSION = 4
 
 QuarterTurn = Literal[0, 90, 180, 270]
 _QUARTERS: tuple[QuarterTurn, ...] = (0, 90, 180, 270)
 _MOST_PIXELS = 8_000_000
+_LONG_WORD = 3  # characters from which a word is wider than high
 _FLAT_GAIN = 1.02  # of the rows' sharpness
 _BLOCK = 6  # of Tesseract's page segmentation modes
 _SURE_CHARACTERS = 12
@@ -222,9 +223,14 @@ def _quarter_turn(rgb: Rgb, boxes: Glyphs, heights_px: dict[int, float | None], 
 
 
 def is_upright(words: Sequence[EngineWord], sure: float = UprightOptions.sure) -> bool:
-    """Whether a reading is good enough to be of text that stands the right way up."""
+    """Whether a reading is good enough to be of text that stands the right way up.
+
+    Tesseract reads a page on its side as well as a level one, though line by line from its foot: its words are upright.
+    """
     confidence, characters = _found(words)
-    return confidence >= sure and characters >= _SURE_CHARACTERS
+    long = [word.box for word in words if len(word.text) >= _LONG_WORD]
+    lying = sum(box.height > box.width for box in long)
+    return confidence >= sure and characters >= _SURE_CHARACTERS and 2 * lying <= len(long)
 
 
 def _found(words: Sequence[EngineWord]) -> tuple[float, int]:

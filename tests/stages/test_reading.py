@@ -242,6 +242,12 @@ def test_text_that_databases_refuse_is_cleaned() -> None:
     assert clean("tab\tand\nline \U0001f600") == "tab\tand\nline \U0001f600"
 
 
+def test_words_on_top_of_each_other_are_text() -> None:
+    """As a misreading may place them; no width of a letter is to be had from their distances."""
+    stacked = [plain_word(text) for text in ("first", "second", "third", "fourth", "fifth")]
+    assert sorted(structure_words(stacked).text.split()) == ["fifth", "first", "fourth", "second", "third"]
+
+
 def test_numbers_that_are_none_are_zero() -> None:
     nan = ReadWord("word", Box(math.nan, 5, 40, 10), math.nan, "tesseract", 0, 0)
     block = structure_words([nan]).blocks[0]
