@@ -63,7 +63,7 @@ class Settings(BaseSettings):
     )
     vlm_timeout_s: Seconds = Field(120, description="Seconds a model has for one answer, its loading included")
     vlm_keep_alive_s: Seconds = Field(600, description="Seconds Ollama keeps a model loaded after its last request")
-    vlm_context_tokens: int = Field(8192, ge=4096, description="Tokens Ollama gives picture, question and answer")
+    vlm_context_tokens: int = Field(8192, ge=6400, description="Tokens Ollama gives picture, question and answer")
     vlm_api_key: SecretStr | None = Field(None, description="Bearer token for VLM_URL")
     vlm_revision: str | None = Field(
         None, description="Names the weights behind VLM_URL where its server doesn't; change it with them"

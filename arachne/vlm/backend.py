@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Protocol
 
 from arachne.errors import SetupError, VlmError
@@ -46,12 +47,8 @@ class Backend:
         Raises:
             VlmError: there is none, after all attempts that made sense.
         """
-
-        async def attempt() -> DescribeReply:
-            async with _deadline(self._timeout_s):
-                return await self._ask(request)
-
-        return await self._retry.run(attempt)
+        before, said = await self._retry.run(partial(self._ask, request))
+        return DescribeReply(said.content, said.done_reason, before.version, await self._is_same(request.model, before))
 
     async def models(self) -> tuple[ModelState, ...]:
         """Every model the server tells of, as it is now; `find_model` finds one among them.
@@ -70,12 +67,11 @@ class Backend:
             self._seen = await self._server.models(loaded=loaded)
         return self._seen
 
-    async def _ask(self, request: DescribeRequest) -> DescribeReply:
-        # Any look at the server before the question will do, so the one after the last question is this one's too.
-        known = self._seen or await self._look()
-        before = await self._found(request.model, known)
-        said = await self._server.ask(request)
-        return DescribeReply(said.content, said.done_reason, before.version, await self._is_same(request.model, before))
+    async def _ask(self, request: DescribeRequest) -> tuple[ModelState, Said]:
+        async with _deadline(self._timeout_s):
+            # Any look at the server before the question will do, so the one after the last question is this one's too.
+            before = await self._found(request.model, self._seen or await self._look())
+            return before, await self._server.ask(request)
 
     async def _found(self, model: str, known: tuple[ModelState, ...]) -> ModelState:
         try:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from arachne.errors import VlmAnswerRejected
+from arachne.settings import Settings
 from arachne.stages.describe import (
     SCHEMA,
     DescribeOptions,
@@ -58,6 +59,19 @@ def test_nothing_is_cut_off(width: int, height: int) -> None:
     red, _, blue = picture[asked.sent.height // 2, max(0, round(width * asked.scale) - 1)]
     assert red > 60  # three columns may have become one
     assert blue < 50
+
+
+def test_the_least_context_holds_the_largest_question() -> None:
+    """Picture, instruction, the longest prompt and the longest answer; a server would cut off what is over.
+
+    Source: Qwen2.5-VL makes one token of 28 by 28 px; its tokenizer makes no more of a text than it has letters.
+    """
+    options = DescribeOptions("some-model", "x" * 2000)
+    asked = request_for(np.zeros((4000, 4000, 3), np.uint8), "", options)
+    picture = (asked.sent.width // 28) * (asked.sent.height // 28)
+    words = len(asked.instruction.split()) * 2 + len(asked.question)
+    least = Settings.model_fields["vlm_context_tokens"].metadata[0].ge
+    assert picture + words + asked.max_tokens <= least
 
 
 def test_the_schema_sent_is_the_one_answers_are_checked_by() -> None:

@@ -56,6 +56,7 @@ class Behaviour(BaseModel):
     content: str | None = Field(None, description="What every answer says, instead of what the schema asks for")
     fault: Fault | None = None
     faults: list[Fault] = []
+    listings_fail: bool = Field(False, description="Whether /api/tags fails")
     failing_share: float = Field(0.0, ge=0, le=1)
     seed: int = 0
     drip_s: float = Field(0.02, gt=0, description="Seconds between two characters of a drip")

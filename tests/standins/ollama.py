@@ -110,6 +110,8 @@ class OllamaStandin:
 
     async def _tags(self, _: web.Request) -> web.Response:
         self.seen.listings += 1
+        if self.behaviour.listings_fail:
+            return web.json_response({"error": "open manifests: too many open files"}, status=500)
         return web.json_response({"models": [listed(*model) for model in self.behaviour.models.items()]})
 
     async def _ps(self, _: web.Request) -> web.Response:

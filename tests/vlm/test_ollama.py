@@ -16,7 +16,7 @@ from arachne.errors import (
     VlmUnreachable,
 )
 from arachne.stages.describe import accept
-from arachne.vlm import Retry
+from arachne.vlm import Breaker, Retry
 from tests.standins.ollama import ollama_standin, until
 from tests.vlm.conftest import Ask, Open
 
@@ -36,11 +36,11 @@ async def test_a_picture_is_described(ask: Ask, opened: Open) -> None:
 
 async def test_what_is_sent(ask: Ask, opened: Open) -> None:
     """Bounds on tokens, no chance, one context for all, and the picture's bytes."""
-    async with ollama_standin() as server, opened(server.url, vlm_keep_alive_s=90, vlm_context_tokens=5000) as backend:
+    async with ollama_standin() as server, opened(server.url, vlm_keep_alive_s=90, vlm_context_tokens=7000) as backend:
         asked = ask(max_tokens=700, prompt="Look for buttons.")
         await backend.describe(asked)
         (question,) = server.seen.questions
-    assert question["options"] == {"num_predict": 700, "num_ctx": 5000, "temperature": 0, "seed": 0}
+    assert question["options"] == {"num_predict": 700, "num_ctx": 7000, "temperature": 0, "seed": 0}
     assert question["format"] == asked.schema
     assert (question["keep_alive"], question["stream"], question["think"]) == (90, True, False)
     assert question["messages"] == [asked.instruction, asked.question]
@@ -155,6 +155,45 @@ async def test_a_digest_that_changes_meanwhile_is_not_cached(
     assert (changed.cacheable, after.cacheable) == (False, True)
     assert changed.model_version != after.model_version
     assert "weights of qwen2.5vl:7b changed" in caplog.text
+
+
+async def test_an_answer_that_came_is_kept_when_its_proof_does_not(ask: Ask, opened: Open) -> None:
+    """A server that dies right after its answer loses the proof, not the description."""
+    async with ollama_standin() as server, opened(server.url) as backend:
+        await backend.models()
+        server.change(listings_fail=True)
+        reply = await backend.describe(ask())
+    assert reply.done_reason == "stop"
+    assert not reply.cacheable
+    assert server.seen.requests[MODEL] == 1
+
+
+async def test_most_random_failures_are_made_good(ask: Ask, opened: Open) -> None:
+    """Of 60 questions to a server that fails three in ten at random, a few at most go unanswered."""
+    async with ollama_standin(failing_share=0.3, seed=4) as server, opened(server.url) as backend:
+        told = await asyncio.gather(*(backend.describe(ask()) for _ in range(60)), return_exceptions=True)
+    failed = [one for one in told if isinstance(one, BaseException)]
+    assert len(failed) <= 6
+    assert all(isinstance(one, VlmFailed) for one in failed)
+    assert server.seen.failed["500"] > 10
+
+
+async def test_the_breaker_sees_a_server_go_and_come(ask: Ask, opened: Open) -> None:
+    """Open while nothing answers, tried once the wait is over, closed by the first answer."""
+    now_s = [0.0]
+    breaker = Breaker(failures=2, open_s=5, clock=lambda: now_s[0])
+    async with ollama_standin() as server, opened(server.url, retry=ONCE) as backend:
+        await server.stop()
+        for _ in range(2):
+            with pytest.raises(VlmUnreachable, match="Check ARACHNE_VLM_URL"), breaker.passage():
+                await backend.describe(ask())
+        assert breaker.state == "open"
+        await server.start()
+        now_s[0] = 5.0
+        assert breaker.state == "half_open"
+        with breaker.passage():
+            await backend.describe(ask())
+    assert breaker.state == "closed"
 
 
 async def test_each_answer_costs_one_look_at_the_digests(ask: Ask, opened: Open) -> None:
