@@ -38,8 +38,7 @@ async def cancel(*asked: asyncio.Task[httpx.Response]) -> None:
 
 async def test_ollamas_own_client_is_content() -> None:
     """Listings, details and both kinds of answers are of its types, unknown members aside."""
-    async with ollama_standin() as server:
-        client = ollama.AsyncClient(server.url)
+    async with ollama_standin() as server, ollama.AsyncClient(server.url, verify=False) as client:
         asked = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
         whole = await client.chat(**asked)
         parts = [part async for part in await client.chat(**asked, stream=True)]
