@@ -68,7 +68,8 @@ def with_lone(reading: Reading, over: Overview, tell: Teller, *, reader: str, op
             if told is not None and known:
                 line = lone.words[0].line if lone.words else _NEW_LINES + len(new)
                 new.append(ReadWord(told.text, lone.box, round(told.confidence, 4), reader, lone.region, line))
-            if known or reader == READER:
+            low = lone.box.height < options.lowest * lone.text_height_px
+            if known or (reader == READER and not low):
                 gone.update(id(word) for word in lone.words)
     words = tuple(in_order([*(word for word in reading.words if id(word) not in gone), *new]))
     return Reading(words, round(mean_confidence(words), 4), reading.degraded)

@@ -73,13 +73,17 @@ def _parts(
 ) -> list[tuple[list[SeenCharacter], Box]]:
     """The line's words with their boxes: the model leaves out white space, so the ink and the other reader tell it."""
     top, bottom, right = max(0, int(line.box.y)), int(line.box.bottom) + 1, int(line.box.right) + 1
-    edges, parts = [max(0, int(line.box.x))], [[aligned[0].character]]
+    edges, parts, owed = [max(0, int(line.box.x))], [[aligned[0].character]], False
     between = zip(aligned, aligned[1:], gaps_px(gray, line, [one.character.x for one in aligned]), strict=False)
     for before, after, (width, middle) in between:
-        if is_space(before, after, width, options.spacing):
+        if owed and not after.character.spaced:
+            # A letter told a little early: the white seen before it is found behind it.
+            edges[-1] = int(middle) if width >= options.spacing.wide_px else edges[-1]
+        elif is_space(before, after, width, options.spacing):
             edges.append(int(middle))
             parts.append([])
         parts[-1].append(after.character)
+        owed = after.character.spaced and width < options.spacing.least_white_px
     edges.append(right)
     boxes = [Box(x, top, max(1, end - x), bottom - top) for x, end in pairwise(edges)]
     return [(part, tightened(gray, box)) for part, box in zip(parts, boxes, strict=True)]

@@ -10,7 +10,7 @@ import numpy as np
 from arachne.stages.arrays import Box, union
 from arachne.stages.read import ReadWord
 
-_THAI_SPACE = 0.6  # of the height of the words beside it
+_THAI_SPACE = 0.42  # of the height of the words beside it
 _THAI_STOP_SPACE = 0.7  # the same beside a full stop or colon, which has white around it
 
 

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import cv2
 import numpy as np
+import numpy.typing as npt
 
 from arachne.stages.align import Aligned
 from arachne.stages.arrays import Gray, Mask
@@ -19,22 +21,34 @@ class SpacingOptions:
     """Gaps in px of an enhanced picture, whose glyphs are about 20 px high; rows more than `ruled` full are lines."""
 
     ink_below: int = 150
+    faint_below: int = 200
     sure_px: float = 20
     least_px: float = 9.5
+    least_white_px: float = 1
     ruled: float = 0.9
     doubted_px: float = 7
-    wide_px: float = 15
+    wide_px: float = 18.5
 
 
 def gaps_px(gray: Gray, line: SeenLine, places: Sequence[float]) -> list[tuple[float, float]]:
     """Width and middle of the widest stripe without ink between each two neighbouring places."""
     top, bottom = max(0, int(line.box.y)), int(line.box.bottom) + 1
     options = SpacingOptions()
-    dark = gray[top:bottom] < options.ink_below
+    part = gray[top:bottom]
+    dark = part < _ink_below(part, options)
     along = dark[:, max(0, int(line.box.x)) : int(line.box.right) + 1]
     ruled = along.mean(axis=1) > options.ruled if along.size else np.zeros(len(dark), np.bool_)
     inked = np.asarray(dark[~ruled].any(axis=0), dtype=np.bool_)
     return [_widest(inked, before, after) for before, after in pairwise(places)]
+
+
+def _ink_below(part: Gray, options: SpacingOptions) -> npt.NDArray[np.float32]:
+    """What counts as ink in each column: faint letters beside strong ones are told from their own surroundings."""
+    if part.size == 0:
+        return np.zeros(part.shape[1], np.float32)
+    darkest = cv2.erode(part.min(axis=0)[None, :], np.ones((1, 2 * len(part) + 1), np.uint8))[0].astype(np.float32)
+    share = (255 - options.ink_below) / 255
+    return np.asarray(np.clip(255 - share * (255 - darkest), options.ink_below, options.faint_below), dtype=np.float32)
 
 
 def is_space(before: Aligned, after: Aligned, gap_px: float, options: SpacingOptions) -> bool:

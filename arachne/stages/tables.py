@@ -10,6 +10,7 @@ from arachne.stages import ink
 from arachne.stages.arrays import Box, Gray, union
 from arachne.stages.read import ReadWord
 from arachne.stages.rows import Row, into_cells, into_rows
+from arachne.stages.spans import part_spans
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,18 @@ def _grid_of(boxes: list[Box], words: Sequence[ReadWord], glyph_px: float) -> Gr
     ys = _levels([box.y for box in boxes], glyph_px * 0.6)
     if len(xs) < 2 or len(ys) < 2:
         return None
-    cells = [_cell_of(box, xs, ys, words, glyph_px * 0.6) for box in boxes]
+    owners = [_smallest(boxes, word.box) for word in words]
+    shares = [[word for word, owner in zip(words, owners, strict=True) if owner is box] for box in boxes]
+    cells = [_cell_of(box, xs, ys, share, glyph_px * 0.6) for box, share in zip(boxes, shares, strict=True)]
     if sum(1 for cell in cells if cell.words) < max(3, len(cells) // 4):
         return None
-    ordered = sorted(cells, key=lambda cell: (cell.row, cell.column))
+    ordered = sorted(part_spans(cells, xs, ys, glyph_px), key=lambda cell: (cell.row, cell.column))
     return Grid(union(boxes), len(ys), len(xs), tuple(ordered))
+
+
+def _smallest(boxes: Sequence[Box], word: Box) -> Box | None:
+    """The smallest box that holds the word, where one lies in another as a broken frame makes it."""
+    return min((box for box in boxes if box.holds(word)), key=lambda box: box.width * box.height, default=None)
 
 
 def _levels(values: list[float], apart: float) -> list[float]:
@@ -90,13 +98,12 @@ def _levels(values: list[float], apart: float) -> list[float]:
     return levels
 
 
-def _cell_of(box: Box, xs: list[float], ys: list[float], words: Sequence[ReadWord], apart: float) -> Cell:
+def _cell_of(box: Box, xs: list[float], ys: list[float], inside: Sequence[ReadWord], apart: float) -> Cell:
     row, column = (
         int(np.argmin([abs(level - start) for level in levels])) for levels, start in ((ys, box.y), (xs, box.x))
     )
     row_span = sum(1 for y in ys[row:] if y < box.bottom - apart)
     column_span = sum(1 for x in xs[column:] if x < box.right - apart)
-    inside = [word for word in words if box.holds(word.box)]
     return Cell(row, column, max(1, row_span), max(1, column_span), box, tuple(inside))
 
 

@@ -104,6 +104,28 @@ def test_words_that_both_read_part_where_the_second_saw_white() -> None:
         assert [one.text for one in reading.words] == parted
 
 
+def test_faint_letters_are_ink_too() -> None:
+    """Their stripes of the picture are not white, though others' ink is much darker."""
+    faint = np.where(INKED == 0, 160, INKED).astype(np.uint8)
+    line = replace(seen("echo"), box=Box(0, 8, 56, 24))
+    reading = merge(Reading((), 0.5, None), [line], faint, PAGE, MergeOptions())
+    assert [one.text for one in reading.words] == ["echo"]
+
+
+def test_a_letter_told_early_parts_no_word() -> None:
+    """The second reader saw white before the letter; in the ink it stands behind the place it told."""
+    gray = np.full((60, 420), 255, np.uint8)
+    for x in (0, 40, 54, 68):
+        gray[10:40, x + 2 : x + 11] = 0
+    places = zip((7, 9, 61, 75), "aecb", strict=True)
+    characters = [SeenCharacter(text, x, 0.98, spaced=text == "e") for x, text in places]
+    reading = merge(
+        Reading((), 0.5, None), [SeenLine(Box(0, 8, 82, 34), tuple(characters))], gray, PAGE, MergeOptions()
+    )
+    assert [one.text for one in reading.words] == ["a", "ecb"]
+    assert reading.words[1].box.x == pytest.approx(42, abs=3)
+
+
 def spaced(first: str, second: str) -> tuple[SeenLine, Gray]:
     """Two texts between which the second reader saw white, and there are 8 px of it in the ink."""
     line = seen(first + second)
