@@ -12,6 +12,8 @@ from arachne.stages.arrays import Glyphs, Gray, Mask, Rgb
 EVEN = 9  # gray levels within which an area counts as one colour
 WIDE = 1.3  # glyph heights; what is wider is no stroke of a letter
 _RULE_STEP = 4
+_STRIP_PIXELS = 1_000_000
+_MOST_OUTLINES = 50_000
 MIN_CONTRAST = 14  # gray levels; less is taken for noise
 
 
@@ -30,10 +32,12 @@ def ground(rgb: Rgb, glyph_px: float) -> Rgb:
     )
     # One number a pixel is looked up faster. Labels count the even pixels row by row, from 1.
     colours = cv2.cvtColor(rgb, cv2.COLOR_RGB2RGBA).view(np.uint32).ravel()
-    uneven = np.flatnonzero(~even.ravel())
-    nearest = colours.copy()
-    nearest[uneven] = colours[np.flatnonzero(even.ravel())[labels.ravel()[uneven] - 1]]
-    found = cv2.cvtColor(nearest.view(np.uint8).reshape(*even.shape, 4), cv2.COLOR_RGBA2RGB)
+    named, flat_labels = colours[even.ravel()], labels.ravel()
+    for start in range(0, colours.size, _STRIP_PIXELS):  # indexes of all pixels at once would take eight bytes each
+        strip = slice(start, start + _STRIP_PIXELS)
+        uneven = np.flatnonzero(~even.ravel()[strip])
+        colours[strip][uneven] = named[flat_labels[strip][uneven] - 1]
+    found = cv2.cvtColor(colours.view(np.uint8).reshape(*even.shape, 4), cv2.COLOR_RGBA2RGB)
     if cv2.minMaxLoc(away)[1] > 4 * glyph_px:
         far = away > 4 * glyph_px
         found[far] = _median_ground(rgb, glyph_px)[far]
@@ -117,6 +121,10 @@ def components(mask: Gray) -> Components:
     OpenCV's own boxes come with statistics of every pixel, the ground's too, and take several times as long.
     """
     count, labels = cv2.connectedComponents(mask, connectivity=8)
+    if count > _MOST_OUTLINES:  # of noise; outlines take more memory than numbers
+        _, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
+        stats[0] = 0
+        return Components(np.asarray(labels, dtype=np.int32), np.asarray(stats[:, :4], dtype=np.int32))
     boxes = np.zeros((count, 4), np.int32)
     for line in _outlines(mask):
         x, y = line[0, 0]
