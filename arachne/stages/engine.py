@@ -39,3 +39,8 @@ class Engine(Protocol):
 
     def read(self, gray: Gray, mode: int, limit_s: float) -> tuple[EngineWord, ...]:
         """The words of uint8 (H, W) in Tesseract's page segmentation mode, fewer where the time is up."""
+
+
+def spelled(languages: tuple[str, ...]) -> str:
+    """The languages as Tesseract wants them: English last, since the first one wins ties and accents would be lost."""
+    return "+".join(sorted(languages, key=lambda code: code == "eng"))

@@ -13,7 +13,7 @@ from arachne.errors import SetupError
 from arachne.languages import ORIENTATION
 from arachne.stages.arrays import Box, Gray
 from arachne.stages.bands import read_in_bands
-from arachne.stages.engine import MARGIN_PX, RESOLUTION_DPI, EngineWord, Script
+from arachne.stages.engine import MARGIN_PX, RESOLUTION_DPI, EngineWord, Script, spelled
 
 _TOO_FEW: Final = "Too few characters"
 _SCRIPT_LIMIT_S = 10
@@ -25,7 +25,7 @@ class PytesseractEngine:
     def __init__(self, tessdata_dir: Path, languages: tuple[str, ...]) -> None:
         _require_program()
         self._tessdata_dir = tessdata_dir
-        self._languages = "+".join(languages)
+        self._languages = spelled(languages)
         missing = [code for code in languages if not (tessdata_dir / f"{code}.traineddata").exists()]
         if missing:
             raise RuntimeError(f"no data for {', '.join(missing)}")

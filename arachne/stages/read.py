@@ -15,7 +15,7 @@ from arachne.stages.arrays import Box, Gray, resized
 from arachne.stages.engine import Engine, EngineWord
 from arachne.stages.segment import Region
 
-VERSION = 4
+VERSION = 5
 READER = "tesseract"
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from arachne.languages import ORIENTATION
 from arachne.stages.arrays import Box, Gray
 from arachne.stages.bands import read_in_bands
-from arachne.stages.engine import MARGIN_PX, RESOLUTION_DPI, Engine, EngineWord, Script, ScriptFinder
+from arachne.stages.engine import MARGIN_PX, RESOLUTION_DPI, Engine, EngineWord, Script, ScriptFinder, spelled
 
 if TYPE_CHECKING:
     from tesserocr import PyTessBaseAPI
@@ -129,7 +129,7 @@ def engine(tessdata_dir: Path, languages: tuple[str, ...]) -> Engine:
         from arachne.stages.pytesseract_engine import PytesseractEngine  # noqa: PLC0415
 
         return PytesseractEngine(tessdata_dir, languages)
-    return TesserocrEngine(tesserocr.PyTessBaseAPI(path=f"{tessdata_dir}{os.sep}", lang="+".join(languages)))
+    return TesserocrEngine(tesserocr.PyTessBaseAPI(path=f"{tessdata_dir}{os.sep}", lang=spelled(languages)))
 
 
 def version() -> str:

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from arachne.errors import ReadFailed
 from arachne.stages import tesseract
 from arachne.stages.arrays import Box, Gray, Rgb
-from arachne.stages.engine import EngineWord
+from arachne.stages.engine import EngineWord, spelled
 from arachne.stages.enhance import EnhanceOptions, enhance
 from arachne.stages.markup import clean
 from arachne.stages.read import Reading, ReadOptions, ReadWord, look_over, read
@@ -259,3 +259,9 @@ def test_words_without_text_fail_loudly(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("arachne.stages.structure.to_text", lambda _parts, **_how: " ")
     with pytest.raises(ReadFailed, match="1 words were read"):
         structure_words([plain_word("lost")])
+
+
+def test_english_comes_after_other_languages() -> None:
+    """Tesseract takes the first language's word for it where two are as sure."""
+    assert spelled(("eng", "por", "tha")) == "por+tha+eng"
+    assert spelled(("eng",)) == "eng"
