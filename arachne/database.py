@@ -96,13 +96,18 @@ class AsyncDatabase:
     """A pooled engine for one event loop."""
 
     def __init__(self, url: str, *, pool_size: int = 16, keep: bool = False) -> None:
-        """`keep`: connections are replaced only when they break, since something hangs on their sessions."""
+        """`keep`: connections are replaced only when they break, since something hangs on their sessions.
+
+        No commit on them waits for the disk: what they write is worth nothing after a crash.
+        """
         self.url = driver_url(url)
-        options = _POOL | {"pool_recycle": -1} if keep else _POOL
+        options = _POOL | _KEPT if keep else _POOL
         self.engine: AsyncEngine = create_async_engine(
             self.url, pool_size=pool_size, max_overflow=0, pool_timeout=10, **options
         )
         event.listen(self.engine.sync_engine, "connect", _prepare_connection)
+        if keep:
+            event.listen(self.engine.sync_engine, "connect", _wait_for_no_disk)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
@@ -164,6 +169,7 @@ _POOL = QUIET | {
     "pool_recycle": 1800,
     "connect_args": {"connect_timeout": CONNECT_TIMEOUT_S},
 }
+_KEPT = {"pool_recycle": -1, "pool_pre_ping": False}
 
 
 def driver_url(url: str) -> str:
@@ -218,5 +224,12 @@ def _prepare_connection(connection: DBAPIConnection, _: ConnectionPoolEntry) -> 
     cursor.execute(SESSION_SETTINGS)
     if with_timeout:
         cursor.execute(TRANSACTION_TIMEOUT)
+    cursor.close()
+    connection.commit()
+
+
+def _wait_for_no_disk(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    cursor.execute("SET synchronous_commit = off")
     cursor.close()
     connection.commit()

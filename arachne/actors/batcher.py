@@ -69,13 +69,14 @@ class Batcher:
         self._name, self._describer, self._visit_gate, self._places = name, describer, visit, places
         self._policy, self._changed, self._on_answer, self._clock = policy, changed, answered, clock
         self._waiting: list[Ticket] = []
-        self._asked: dict[int, tuple[Ticket, asyncio.Task[None]]] = {}
-        self._accepting: set[asyncio.Task[None]] = set()
+        self._asked: dict[int, Ticket] = {}  # by slot
+        self._tasks: dict[Ticket, asyncio.Task[None]] = {}
         self._answered: set[str] = set()
         self._event = asyncio.Event()
         self._stopping = False
         self._told = False
         self._turn: str | None = None
+        self._is_alone = False
         self._well_s = self._sent_s = float("-inf")
 
     def add(self, image: Hashable, request: DescribeRequest, done: Done) -> None:
@@ -93,7 +94,7 @@ class Batcher:
         for ticket in [one for one in self._waiting if one.image == image]:
             self._waiting.remove(ticket)
             self._end(ticket, None)
-        for ticket, task in self._asked.values():
+        for ticket, task in self._tasks.items():
             if ticket.image == image:
                 task.cancel()
 
@@ -111,13 +112,13 @@ class Batcher:
     def cut_off(self) -> None:
         """End what is in flight too; it goes back."""
         self.stop()
-        for _, task in self._asked.values():
+        for task in self._tasks.values():
             task.cancel()
 
     async def run(self) -> None:
         """Work until `stop`."""
         try:
-            while not self._stopping or self._asked or self._accepting:
+            while not self._stopping or self._tasks:
                 await self._pause()
                 await self._look_patiently()
             await self._look_patiently()
@@ -125,7 +126,7 @@ class Batcher:
             self.cut_off()
 
     async def _pause(self) -> None:
-        is_open = self._waiting or self._asked or self._accepting or self._told
+        is_open = self._waiting or self._tasks or self._told
         try:
             async with asyncio.timeout(POLL_S if is_open else None):
                 await self._event.wait()
@@ -154,13 +155,15 @@ class Batcher:
             granted = await self._visit_gate(told)
         except BaseException:
             self._answered |= told.answered
+            self._is_alone = False
             raise
+        self._is_alone = granted.workers <= 1
         self._told = bool(told.images or told.held)
         self._places.learn(granted.model, granted.workers, granted.free + len(granted.slots))
+        former, self._turn = self._turn, granted.model
         for slot in granted.slots:
             self._send(slot, granted.model)
-        if granted.slots or granted.model != self._turn:
-            self._turn = granted.model
+        if former != self._turn:
             self._changed()
 
     def _tell(self, now_s: float) -> Told:
@@ -189,8 +192,9 @@ class Batcher:
             self._end(ticket, Answer(reason="the model server is down", ms=ticket.ms))
 
     def _send(self, slot: int, model: str | None) -> None:
+        """Ask about the next image on this slot; without one, the next visit gives it back."""
         ready = [ticket for ticket in self._ready(self._clock()) if ticket.request.model == model]
-        if not ready:  # dropped meanwhile; the next visit gives the slot back
+        if not ready:
             self._event.set()
             return
         ticket = min(ready, key=lambda one: one.since_s)
@@ -200,56 +204,64 @@ class Batcher:
         self._sent_s = self._clock()
         if ticket.tries == 1:
             ticket.first_asked_s = self._clock()
-        self._asked[slot] = ticket, asyncio.create_task(self._ask(slot, ticket))
+        self._asked[slot] = ticket
+        task = self._tasks[ticket] = asyncio.create_task(self._handle(ticket, lambda: self._release(slot, ticket)))
+        task.add_done_callback(lambda ended: self._finish(slot, ticket, ended))
+        self._changed()
 
-    async def _ask(self, slot: int, ticket: Ticket) -> None:
-        started_s = self._clock()
-        reply, error, is_refused = None, None, not self._policy.breaker.admits
-        try:
-            with self._policy.breaker.passage():
-                reply = await self._describer.describe(ticket.request)
-            self._well_s = self._clock()
-        except VlmError as told:  # the breaker's own among them
-            error = told
-            if not (is_refused or error.server_at_fault):
-                self._well_s = self._clock()
-        except asyncio.CancelledError:
+    def _finish(self, slot: int, ticket: Ticket, task: asyncio.Task[None]) -> None:
+        """Tidy up; as a callback, since a task that is cancelled before it has begun runs none of its own lines."""
+        del self._tasks[ticket]
+        if task.cancelled():
             log.info("image %s is no longer asked about", ticket.image)
+            self._end(ticket, None)
+        self._release(slot, ticket)
+        self._event.set()
+
+    async def _handle(self, ticket: Ticket, free_slot: Callable[[], object]) -> None:
+        """One attempt, and what follows from it."""
+        try:
+            if self._policy.breaker.admits:
+                self._end(ticket, await self._ask(ticket, free_slot))
+            else:
+                ticket.tries -= 1
+                self._put_off(ticket, 0.0)
+        except VlmError as error:
+            self._fail(ticket, error)
         except Exception as bug:
             log.exception("a model could not be asked")
-            error = VlmError(f"it could not be asked ({type(bug).__name__})")
-        finally:
-            del self._asked[slot]
-            self._answered.add(ticket.request.model)
-            self._event.set()
-            self._on_answer(reply)
-        ticket.ms += (self._clock() - started_s) * 1000
-        if reply is not None:
-            self._accept(ticket, reply)
-        elif is_refused and not self._stopping:
-            ticket.tries -= 1
-            self._put_off(ticket, 0.0)
-        elif error is not None:
-            self._fail(ticket, error)
-        else:
-            self._end(ticket, None)
+            self._end(ticket, Answer(reason=f"the model could not be asked ({type(bug).__name__})", ms=ticket.ms))
 
-    def _accept(self, ticket: Ticket, reply: DescribeReply) -> None:
-        """Check the reply in a thread, with the slot given back already."""
-        task = asyncio.create_task(self._check(ticket, reply))
-        self._accepting.add(task)
-        task.add_done_callback(self._accepting.discard)
-
-    async def _check(self, ticket: Ticket, reply: DescribeReply) -> None:
+    async def _ask(self, ticket: Ticket, free_slot: Callable[[], object]) -> Answer:
+        """What the model says, checked in a thread while the slot is another's already."""
+        reply, started_s = None, self._clock()
         try:
-            vlm = await asyncio.to_thread(accept, reply, ticket.request)
+            with self._policy.breaker.passage():
+                reply = await self._describer.describe(ticket.request, free_slot)
         except VlmError as error:
-            self._end(ticket, Answer(reason=error.message, ms=ticket.ms))
-        except Exception as bug:
-            log.exception("a model's answer could not be checked")
-            self._end(ticket, Answer(reason=f"the answer could not be checked ({type(bug).__name__})", ms=ticket.ms))
+            if not error.server_at_fault:
+                self._well_s = self._clock()
+            raise
         else:
-            self._end(ticket, Answer(vlm, ms=ticket.ms, cacheable=reply.cacheable))
+            self._well_s = self._clock()
+        finally:
+            ticket.ms += (self._clock() - started_s) * 1000
+            self._on_answer(reply)
+        vlm = await asyncio.to_thread(accept, reply, ticket.request)
+        return Answer(vlm, ms=ticket.ms, cacheable=reply.cacheable)
+
+    def _release(self, slot: int, ticket: Ticket) -> None:
+        """The slot, if it is still this ticket's, is the next one's, or is given back by the next visit.
+
+        As long as nobody else has images for the gate, the GPU need not wait for a visit.
+        """
+        if self._asked.get(slot) is not ticket:
+            return
+        del self._asked[slot]
+        self._answered.add(ticket.request.model)
+        self._event.set()
+        if self._is_alone and {one.request.model for one in self._waiting} == {self._turn}:
+            self._send(slot, self._turn)
 
     def _fail(self, ticket: Ticket, error: VlmError) -> None:
         """Try again later, or end the ticket with the reason."""

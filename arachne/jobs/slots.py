@@ -18,14 +18,13 @@ from arachne.jobs.turns import Bounds, Line, Turn, allowance, next_turn, note_an
 CHANNEL = "arachne_gate"
 FRESH_S = 3.0  # lines of a worker that has not come by for so long count no more; it is dead or frozen
 
-# Nothing here outlives its requests in worth, so no visit waits for the disk.
-_NO_WAIT = text("SET LOCAL synchronous_commit = off")
 _MAKE = text("INSERT INTO gate (backend, turn, lines) VALUES (:backend, '{}', '{}') ON CONFLICT DO NOTHING")
 _ENTER = text("""
 SELECT turn, lines, extract(epoch FROM clock_timestamp())::float8 AS now_s FROM gate WHERE backend = :backend FOR UPDATE
 """)
 _LEAVE = text("""
 UPDATE gate SET turn = CAST(:turn AS jsonb), lines = CAST(:lines AS jsonb) WHERE backend = :backend
+RETURNING CASE WHEN :news THEN pg_notify(:channel, :backend) END
 """)
 _SLOTS = text("""
 SELECT objid::int AS slot, pid = pg_backend_pid() AS ours FROM pg_locks
@@ -34,7 +33,6 @@ WHERE locktype = 'advisory' AND classid = :class_id AND objsubid = 2 AND granted
 """)
 _TAKE = text("SELECT pg_try_advisory_lock(:class_id, :slot)")
 _FREE = text("SELECT pg_advisory_unlock(:class_id, :slot)")
-_TELL = text("SELECT pg_notify(:channel, :backend)")
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def visit(transaction: Transaction, gate: Gate, told: Told) -> Granted:
     Slots that are not told as held are free afterwards; those that a lost session gave away are taken again, if they
     can be.
     """
-    session, row = transaction.session, _enter(transaction, gate)
+    row = _enter(transaction, gate)
     before, stored = Turn(**row.turn), _fresh(row.lines, told.worker, row.now_s)
     mine = [
         Line(told.worker, model, *one[:2], row.now_s - one.oldest_age_s) for model, one in sorted(told.images.items())
@@ -112,17 +110,15 @@ def visit(transaction: Transaction, gate: Gate, told: Told) -> Granted:
     if mine:
         left = [(one.model, one.waiting - len(slots) * (one.model == turn.model), *astuple(one)[3:]) for one in mine]
         stored[told.worker] = {"at_s": row.now_s, "lines": left}
+    news = {"news": bool(told.answered) or turn.model != before.model, "channel": CHANNEL}
     told_turn, told_lines = json.dumps(asdict(turn)), json.dumps(stored)
-    session.execute(_LEAVE, {"backend": gate.backend, "turn": told_turn, "lines": told_lines})
-    if told.answered or turn.model != before.model:
-        session.execute(_TELL, {"channel": CHANNEL, "backend": gate.backend})
+    transaction.session.execute(_LEAVE, {"backend": gate.backend, "turn": told_turn, "lines": told_lines} | news)
     return Granted(slots, turn.model, len(stored), len(free) - len(slots))
 
 
 def _enter(transaction: Transaction, gate: Gate) -> Row[Any]:
     """The gate's row, nobody else's until the transaction ends."""
     session, key = transaction.session, {"backend": gate.backend}
-    session.execute(_NO_WAIT)
     row = session.execute(_ENTER, key).first()
     if row is None:
         session.execute(_MAKE, key)

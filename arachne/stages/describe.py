@@ -7,6 +7,7 @@ a picture would come with them as text.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, Protocol
 
@@ -113,8 +114,11 @@ class DescribeReply:
 class Describer(Protocol):
     """A client of a server of models; several requests may be in flight at once."""
 
-    async def describe(self, request: DescribeRequest) -> DescribeReply:
-        """The model's reply. Raises VlmError where there is none."""
+    async def describe(self, request: DescribeRequest, answered: Callable[[], object] = lambda: None) -> DescribeReply:
+        """The model's reply. Raises VlmError where there is none.
+
+        `answered` is called once the model is free again, which may be a little earlier.
+        """
 
 
 class _Strict(BaseModel):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol
@@ -41,13 +41,16 @@ class Backend:
         self._retry = retry or Retry()
         self._seen: tuple[ModelState, ...] = ()
 
-    async def describe(self, request: DescribeRequest) -> DescribeReply:
+    async def describe(self, request: DescribeRequest, answered: Callable[[], object] = lambda: None) -> DescribeReply:
         """The model's reply, unchecked but for its size and for loops.
+
+        `answered` is called once it is whole: the model could be asked again while its weights are still compared.
 
         Raises:
             VlmError: there is none, after all attempts that made sense.
         """
         before, said = await self._retry.run(partial(self._ask, request))
+        answered()
         return DescribeReply(said.content, said.done_reason, before.version, await self._is_same(request.model, before))
 
     async def models(self) -> tuple[ModelState, ...]:

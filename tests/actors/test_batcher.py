@@ -29,13 +29,15 @@ class OneGate:
 
     def __init__(self, parallel: int) -> None:
         self.parallel, self.turn, self.visits = parallel, Turn(), list[Told]()
-        self.fails = 0
+        self.fails, self.workers, self.opened = 0, 1, asyncio.Event()
+        self.opened.set()
 
     async def visit(self, told: Told) -> Granted:
         """What a real gate would grant."""
         if self.fails:
             self.fails -= 1
             raise Unavailable("The database is away.")
+        await self.opened.wait()
         self.visits.append(told)
         now_s = float(len(self.visits))
         lines = [Line("w", model, *images[:2], now_s - images[2]) for model, images in told.images.items()]
@@ -47,7 +49,7 @@ class OneGate:
         free = [slot for slot in range(self.parallel) if slot not in told.held]
         slots = tuple(free[: allowance("w", self.turn, lines, len(free))])
         self.turn = note_sent(self.turn, lines, len(slots))
-        return Granted(slots, self.turn.model, 1, len(free) - len(slots))
+        return Granted(slots, self.turn.model, self.workers, len(free) - len(slots))
 
 
 @dataclass
@@ -59,8 +61,12 @@ class Model:
     open: int = 0
     most: int = 0
     hold: asyncio.Event = field(default_factory=asyncio.Event)
+    proven: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def describe(self, request: DescribeRequest) -> DescribeReply:
+    def __post_init__(self) -> None:
+        self.proven.set()
+
+    async def describe(self, request: DescribeRequest, answered: Callable[[], object] = lambda: None) -> DescribeReply:
         """The next reply to this text."""
         self.asked.append(request)
         self.open += 1
@@ -73,6 +79,8 @@ class Model:
         reply = planned.pop(0) if len(planned) > 1 else (planned or [DescribeReply(GOOD, "stop", "m@1")])[0]
         if isinstance(reply, Exception):
             raise reply
+        answered()
+        await self.proven.wait()
         return reply
 
 
@@ -170,6 +178,46 @@ async def test_failures_are_tried_again_and_answers_are_not(bench: Bench) -> Non
 
 
 @in_loop
+async def test_slot_is_passed_on_at_once_where_nobody_else_waits(bench: Bench) -> None:
+    """The GPU does not wait for a visit to the gate, and the gate is told afterwards."""
+    bench.add(*"abcd")
+    await bench.until(lambda: bench.model.open == 2)
+    bench.gate.opened.clear()
+    bench.model.hold.set()
+    await bench.all_answered(4)
+    bench.gate.opened.set()
+
+
+@in_loop
+async def test_slot_goes_through_the_gate_where_others_wait(bench: Bench) -> None:
+    """Another worker's images, or another model's here, may have been waiting for longer."""
+    bench.add(*"abcd")
+    bench.gate.workers = 2
+    await bench.until(lambda: bench.model.open == 2)
+    bench.gate.opened.clear()
+    bench.model.hold.set()
+    await bench.until(lambda: not bench.model.open)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(bench.model.asked) == 2
+    bench.gate.opened.set()
+    await bench.all_answered(4)
+
+
+@in_loop
+async def test_slots_are_free_while_weights_are_compared(bench: Bench) -> None:
+    """The model is asked again as soon as it has answered; the answers come once they are proven."""
+    bench.model.hold.set()
+    bench.model.proven.clear()
+    bench.add(*"abcde")
+    await bench.until(lambda: len(bench.model.asked) == 5)
+    assert bench.answers == {}
+    bench.model.proven.set()
+    await bench.all_answered(5)
+    assert all(answer.vlm for answer in bench.answers.values())
+
+
+@in_loop
 async def test_unproven_answers_are_told_apart(bench: Bench) -> None:
     """Weights that may have changed meanwhile make an answer that must not be cached."""
     bench.model.hold.set()
@@ -190,6 +238,19 @@ async def test_dropped_images_free_their_places(bench: Bench) -> None:
     assert bench.answers == {"a": None, "c": None}
     assert [asked.text for asked in bench.model.asked] == ["a", "b", "d"]
     assert bench.places.claimable(50).limit == 2
+
+
+async def test_image_dropped_before_anything_was_sent_is_tidied_up() -> None:
+    """Its request has a slot and has not begun: it goes back all the same, and the slot is free."""
+    bench = Bench()
+    bench.batcher._changed = lambda: bench.batcher.drop("a")
+    running = asyncio.create_task(bench.batcher.run())
+    bench.add("a")
+    await bench.all_answered(1)
+    bench.batcher.stop()
+    await asyncio.wait_for(running, 20)
+    assert (bench.answers, bench.model.asked) == ({"a": None}, [])
+    assert bench.gate.visits[-1].held == frozenset()
 
 
 async def test_stopping_answers_what_is_in_flight_and_returns_the_rest() -> None:
@@ -280,7 +341,9 @@ async def test_an_image_is_not_tried_for_ever() -> None:
     bench.batcher._clock = lambda: now[0]
 
     class SlowFailure(Model):
-        async def describe(self, request: DescribeRequest) -> DescribeReply:
+        async def describe(
+            self, request: DescribeRequest, answered: Callable[[], object] = lambda: None
+        ) -> DescribeReply:
             now[0] += 11.0
             self.asked.append(request)
             raise VlmFailed("slow")
