@@ -19,6 +19,7 @@ class Lock(IntEnum):
     RECONCILE = 4_202_611_293
     SIGNING_KEY = 4_202_611_294
     DELIVERIES = 4_202_611_295
+    FETCHES = 4_202_611_296
 
 
 ADMISSION = 420_261  # the class of the locks per account: two 32-bit numbers, a key space of their own

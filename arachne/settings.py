@@ -111,6 +111,7 @@ class Settings(BaseSettings):
     webhook_inline_bytes: int = Field(20_000, ge=0, description="Bytes up to which results are inlined in events")
     webhook_egress_allow: list[str] = Field([], description="`host-or-network[:port]` webhooks may reach (JSON list)")
     image_egress_allow: list[str] = Field([], description="`host-or-network[:port]` images may come from (JSON list)")
+    image_fetch_timeout_s: Seconds = Field(60, description="Seconds one try to fetch an image by its URL may take")
     egress_allow_http: bool = Field(False, description="Allow http:// besides https:// for outgoing requests")
     egress_ports: list[int] = Field([443, 80, 8443, 8080], description="Ports outgoing requests may use (JSON list)")
 

@@ -21,8 +21,9 @@ from arachne.actors.limits import RateLimit
 from arachne.errors import SetupError
 from arachne.settings import Settings
 
-GPU, WEBHOOKS, MAINTENANCE = "gpu", "webhooks", "maintenance"
-URGENT = (GPU, WEBHOOKS)  # their delay queues, and what has a minute's time, would cost a worker its idle processor
+GPU, WEBHOOKS, FETCHES, MAINTENANCE = "gpu", "webhooks", "fetches", "maintenance"
+# Their delay queues, and what has a minute's time, would cost a worker its idle processor.
+URGENT = (GPU, WEBHOOKS, FETCHES)
 PATIENCE_MS = 1000
 
 WORKER_TIMEOUT_S = 5.0

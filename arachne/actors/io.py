@@ -1,14 +1,15 @@
-"""`arachne worker io`: delivers webhooks, and keeps house, woken by messages and by its own ticks."""
+"""`arachne worker io`: fetches images, delivers webhooks and keeps house, woken by messages and by its own ticks."""
 
 import asyncio
 import logging
 from threading import Event, Thread
 from time import monotonic
 
-from arachne.actors.broker import MAINTENANCE, WEBHOOKS, make_broker, require_redis_url
+from arachne.actors.broker import FETCHES, MAINTENANCE, WEBHOOKS, make_broker, require_redis_url
+from arachne.actors.fetches import FetchThread
 from arachne.actors.maintenance import Housekeeping, declare_maintenance
 from arachne.actors.residence import run_until_signal, working
-from arachne.actors.wake import WAKE_WEBHOOKS, Waker, declare_wake
+from arachne.actors.wake import WAKE_FETCHES, WAKE_WEBHOOKS, Waker, declare_wake
 from arachne.database import AsyncDatabase, Database
 from arachne.errors import SetupError, Unavailable
 from arachne.jobs.reconcile import reconcile
@@ -26,7 +27,7 @@ THOROUGH_S = 60.0
 
 
 def run(settings: Settings) -> None:
-    """Deliver and keep house until SIGTERM or SIGINT.
+    """Fetch, deliver and keep house until SIGTERM or SIGINT.
 
     Raises:
         SetupError: something this worker needs is missing; says what.
@@ -35,17 +36,21 @@ def run(settings: Settings) -> None:
         raise SetupError("Set ARACHNE_DATABASE_URL, or run `arachne up`, which brings its own.")
     require_redis_url(settings)
     database = Database(settings.database_url, pool_size=POOL_SIZE)
-    waker = Waker(settings)
+    waker, storage = Waker(settings), open_storage(settings)
     deliveries = Deliveries(settings)
+    fetches = FetchThread(settings, settings.database_url, storage, queued=waker.wake_gpu, job_finished=deliveries.wake)
     ticker = Ticker(database, settings, waker, deliveries)
     broker = make_broker(settings)
     declare_wake(broker, WAKE_WEBHOOKS, deliveries.wake)
-    declare_maintenance(broker, Housekeeping(database, settings, open_storage(settings)))
+    declare_wake(broker, WAKE_FETCHES, fetches.wake)
+    declare_maintenance(broker, Housekeeping(database, settings, storage))
     try:
-        with working(broker, {WEBHOOKS, MAINTENANCE}, timeout_ms=WORKER_TIMEOUT_MS, threads=WORKER_THREADS):
+        with working(broker, {WEBHOOKS, FETCHES, MAINTENANCE}, timeout_ms=WORKER_TIMEOUT_MS, threads=WORKER_THREADS):
             ticker.start()
+            fetches.start()
             run_until_signal(deliveries.run, deliveries.stop)
     finally:
+        fetches.stop()
         ticker.stop()
         waker.close()
         database.close()

@@ -7,13 +7,13 @@ from threading import Event, Lock, Thread
 import dramatiq
 from dramatiq import Actor, Broker, Message
 
-from arachne.actors.broker import GPU, UNSENT, WEBHOOKS, StallProofBroker, make_broker
+from arachne.actors.broker import FETCHES, GPU, UNSENT, WEBHOOKS, StallProofBroker, make_broker
 from arachne.settings import Settings
 
 log = logging.getLogger(__name__)
 
-WAKE_GPU, WAKE_WEBHOOKS = "wake_gpu", "wake_webhooks"
-_QUEUES = {WAKE_GPU: GPU, WAKE_WEBHOOKS: WEBHOOKS}
+WAKE_GPU, WAKE_WEBHOOKS, WAKE_FETCHES = "wake_gpu", "wake_webhooks", "wake_fetches"
+_QUEUES = {WAKE_GPU: GPU, WAKE_WEBHOOKS: WEBHOOKS, WAKE_FETCHES: FETCHES}
 
 PRODUCER_TIMEOUT_S = 2.0
 COALESCE_S = 0.02
@@ -22,7 +22,7 @@ MIN_BREAK_S, MAX_BREAK_S = 1.0, 5.0
 
 
 def declare_wake(broker: Broker, name: str, wake: Callable[[], object]) -> Actor[[], None]:
-    """The actor `wake_gpu` or `wake_webhooks`, which calls `wake` and is never retried."""
+    """The actor of that name, `wake_gpu` for one, which calls `wake` and is never retried."""
 
     @dramatiq.actor(broker=broker, actor_name=name, queue_name=_QUEUES[name], max_retries=0)
     def woken() -> None:
@@ -54,6 +54,10 @@ class Waker:
     def wake_webhooks(self) -> None:
         """Deliveries may be due."""
         self._want(WAKE_WEBHOOKS)
+
+    def wake_fetches(self) -> None:
+        """Images may be waiting to be fetched."""
+        self._want(WAKE_FETCHES)
 
     def close(self) -> None:
         """Send what is still wanted, if Redis lets us, and end."""

@@ -19,9 +19,11 @@ from arachne.jobs.queue import Room, check_room
 from arachne.jobs.submit import NewImage, NewWebhook, find_hits, reserve_blobs
 from arachne.net.policy import webhook_policy
 from arachne.net.registration import check_destination
+from arachne.net.urls import MAX_URL_LENGTH
 from arachne.reading import cache_key, settle_options
 from arachne.schemas.options import Options
 from arachne.schemas.submission import SubmissionTerms, WebhookInput
+from arachne.schemas.text import is_storable
 from arachne.settings import Settings
 from arachne.webhooks.events import check_filters
 
@@ -40,7 +42,7 @@ async def look_at_images(parts: Parts, intake: Intake, *, single: bool) -> None:
     """Note on each arrival what it is.
 
     Raises:
-        ImageError: the only image is none.
+        ArachneError: the only image is none, or its URL is never called.
     """
     for arrival in intake.arrivals:
         async with parts.loading:
@@ -127,6 +129,7 @@ def _new_image(
     arrival: Arrival, caller: Caller, options: Options, settings: Settings, facts: Published | None
 ) -> NewImage:
     error, header, digest = arrival.error, arrival.header, arrival.sha256
+    shown_url = arrival.url if arrival.url and len(arrival.url) <= MAX_URL_LENGTH and is_storable(arrival.url) else None
     is_hash = digest is not None and ":" not in digest
     usable = error is None and facts is not None and digest is not None and options.cache == "use"
     return NewImage(
@@ -137,6 +140,8 @@ def _new_image(
         units=header.frames if header and options.frames == "all" else 1,
         error=error,
         key=cache_key(options, caller.account_id, digest, settings, facts) if usable and facts and digest else None,
+        source_url=shown_url,
+        source_host=arrival.host,
     )
 
 

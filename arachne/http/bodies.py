@@ -20,8 +20,8 @@ from arachne.errors import (
     RequestTooLarge,
     UnsupportedMediaType,
 )
-from arachne.http.spool import Spool
 from arachne.schemas.text import is_storable
+from arachne.spool import Spool
 
 M = TypeVar("M")
 T = TypeVar("T")

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from arachne.errors import (
+    ArachneError,
     DecodeFailed,
+    EgressBlocked,
     ImageError,
     ImageTooLarge,
     InvalidOptions,
@@ -20,11 +22,13 @@ from arachne.errors import (
 )
 from arachne.http import bodies
 from arachne.http.multipart import FilePart, Form, read_form
-from arachne.http.spool import Spool
 from arachne.images import ImageHeader, sniff
+from arachne.net.policy import EgressPolicy, image_policy
+from arachne.net.urls import check_url
 from arachne.schemas.submission import MAX_NAME, ImageInput, RawBatch, RawSingle
 from arachne.schemas.text import is_storable
 from arachne.settings import Settings
+from arachne.spool import Spool
 
 FORM = "multipart/form-data"
 _TERMS = {"options", "webhook", "metadata"}
@@ -32,7 +36,10 @@ _TERMS = {"options", "webhook", "metadata"}
 
 @dataclass
 class Arrival:
-    """One image as it came: where its bytes are (None where there are none), and what was found out about it."""
+    """One image as it came: where its bytes are (None where there are none), and what was found out about it.
+
+    With a `url` it is still to be fetched, from `host`.
+    """
 
     name: str | None
     sha256: str | None
@@ -41,7 +48,14 @@ class Arrival:
     offset: int = 0
     kept_bytes: int = 0
     header: ImageHeader | None = None
-    error: ImageError | None = None
+    error: ArachneError | None = None
+    url: str | None = None
+    host: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """What tells the image from others before its bytes are known to be an image."""
+        return self.sha256 or f"url:{self.url}"
 
     def read(self) -> bytes:
         """The bytes; call it in a thread, one of a submission at a time.
@@ -71,7 +85,6 @@ async def read_intake(
         MalformedRequest: it can't be parsed.
         TooManyImages: more images than a job may have.
         InvalidOptions: a part or member is missing or unknown.
-        InvalidUrl: an image is given by its URL.
         Unavailable: the images can't be kept.
     """
     spool = Spool()
@@ -125,18 +138,25 @@ def _from_json(value: object, settings: Settings, spool: Spool, *, single: bool)
     inputs: Sequence[ImageInput] = [raw.image] if isinstance(raw, RawSingle) else raw.images
     if len(inputs) > settings.max_images_per_job:
         raise TooManyImages(f"A job has at most {settings.max_images_per_job:,} images. Send several jobs.")
-    by_url = next((index for index, one in enumerate(inputs) if one.url is not None), None)
-    if by_url is not None:
-        where: list[str | int] = ["image", "url"] if single else ["images", by_url, "url"]
-        raise InvalidUrl(
-            "This version doesn't fetch images by URL. Upload the file, or send it as base64.",
-            errors=[{"loc": where, "msg": "fetching by URL is not available"}],
-        )
-    return Intake([_from_base64(one, settings, spool) for one in inputs], raw.terms)
+    policy = image_policy(settings)
+    arrivals = [
+        _from_base64(one, one.base64, settings, spool) if one.base64 is not None else _from_url(one, policy)
+        for one in inputs
+    ]
+    return Intake(arrivals, raw.terms)
 
 
-def _from_base64(image: ImageInput, settings: Settings, spool: Spool) -> Arrival:
-    text = image.base64 or ""
+def _from_url(image: ImageInput, policy: EgressPolicy) -> Arrival:
+    """Its form and host alone are looked at now; the rest is seen when it is fetched."""
+    url = image.url or ""
+    try:
+        host = check_url(url, policy).host
+    except (InvalidUrl, EgressBlocked) as error:
+        return Arrival(image.name, None, 0, url=url, error=error)
+    return Arrival(image.name, None, 0, url=url, host=host)
+
+
+def _from_base64(image: ImageInput, text: str, settings: Settings, spool: Spool) -> Arrival:
     try:
         data = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
     except (binascii.Error, UnicodeEncodeError):

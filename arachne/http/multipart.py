@@ -11,7 +11,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from arachne.errors import MalformedRequest, RequestTooLarge, TooManyImages
-from arachne.http.spool import Spool
+from arachne.spool import Spool
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks

@@ -18,6 +18,7 @@ from arachne.http.readiness import ReadinessProbe
 from arachne.http.uploads import Uploads
 from arachne.http.usage_log import UsageLog
 from arachne.http.waiting import JobWatcher
+from arachne.net.policy import image_policy, webhook_policy
 from arachne.secretbox import SecretBox, open_secret_box
 from arachne.settings import Settings
 from arachne.storage import Storage, open_storage
@@ -77,6 +78,7 @@ def _open(settings: Settings) -> Parts:
         raise SetupError("Set ARACHNE_DATABASE_URL and ARACHNE_REDIS_URL, or run `arachne up`, which brings its own.")
     if settings.trusted_issuers:
         raise SetupError("This version accepts its own tokens only. Unset ARACHNE_TRUSTED_ISSUERS.")
+    image_policy(settings), webhook_policy(settings)  # entries that can't be read are told now, not to clients later
     storage, box, cache = open_storage(settings), open_secret_box(settings), open_cache(settings)
     database = AsyncDatabase(settings.database_url)
     return Parts(

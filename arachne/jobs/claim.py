@@ -11,12 +11,11 @@ from sqlalchemy import Row, text
 from arachne.cache.shared import CachedReading, CachedResult, lookup, lookup_readings
 from arachne.database import Transaction
 from arachne.errors import ArachneError
+from arachne.jobs.closing import start_jobs
 from arachne.jobs.flights import take_flights
 from arachne.schemas.options import Options
-from arachne.schemas.tables import Job
 from arachne.settings import Settings
 from arachne.versions import NO_MODEL, CacheKey
-from arachne.webhooks.outbox import emit_job_event
 
 # Accounts looked at in one claim; with more of them waiting, the window moves on by `start`.
 _WINDOW = 128
@@ -61,14 +60,6 @@ locked AS MATERIALIZED (
 UPDATE image i SET state = 'running', claim_id = :claim_id, worker_id = :worker_id, started_at = now()
 FROM locked WHERE i.image_id = locked.image_id
 RETURNING i.image_id, i.job_id, i.account_id, i.sha256, i.size_bytes, i.attempts
-""")
-
-# NO KEY: an image updated twice in a transaction has its foreign key checked anew, which shares the job's key.
-_START_JOBS = text("""
-WITH first_claimed AS (
-    SELECT job_id FROM job WHERE job_id = ANY(:job_ids) AND state = 'queued' ORDER BY job_id FOR NO KEY UPDATE)
-UPDATE job SET state = 'processing', started_at = coalesce(started_at, now())
-FROM first_claimed WHERE job.job_id = first_claimed.job_id RETURNING job.job_id
 """)
 
 _OPTIONS = text("SELECT job_id, options FROM job WHERE job_id = ANY(:job_ids)")
@@ -149,7 +140,7 @@ def claim(
     options = {row.job_id: row.options for row in transaction.session.execute(_OPTIONS, {"job_ids": job_ids})}
     claimed = [_claimed(row, claim_id, options[row.job_id], key_of) for row in rows]
     images = _look_up(transaction, claimed, worker_id)
-    _start_jobs(transaction, {image.job_id for image in images}, settings)
+    start_jobs(transaction, {image.job_id for image in images}, settings)
     return Claims(images, len(claimed) - len(images))
 
 
@@ -158,12 +149,6 @@ def find_lost(transaction: Transaction, claims: Collection[tuple[str, UUID]]) ->
     rows = transaction.session.execute(_STILL, {"image_ids": [image_id for image_id, _ in claims]})
     held = {(row.image_id, row.claim_id) for row in rows}
     return [one for one in claims if one not in held]
-
-
-def _start_jobs(transaction: Transaction, job_ids: Collection[str], settings: Settings) -> None:
-    session = transaction.session
-    for job_id in sorted(session.scalars(_START_JOBS, {"job_ids": sorted(job_ids)})):
-        emit_job_event(session, settings, session.get_one(Job, job_id, populate_existing=True), "job.started")
 
 
 def _claimed(row: Row[Any], claim_id: UUID, stored: object, key_of: KeyOf) -> Claimed:

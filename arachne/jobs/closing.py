@@ -1,16 +1,31 @@
-"""Progress of jobs: counters, and the end that the last image brings."""
+"""Progress of jobs: their start, counters, and the end that the last image brings."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 
 from arachne.database import Transaction
+from arachne.errors import ImageError
 from arachne.schemas.tables import Job
 from arachne.settings import Settings
 from arachne.webhooks.outbox import emit_image_events, emit_job_event
 
+MAX_LOST_LEASES = 10  # workers that may be lost while holding one image
+
+# NO KEY: an image updated twice in a transaction has its foreign key checked anew, which shares the job's key.
+_START_JOBS = text("""
+WITH first_claimed AS (
+    SELECT job_id FROM job WHERE job_id = ANY(:job_ids) AND state = 'queued' ORDER BY job_id FOR NO KEY UPDATE)
+UPDATE job SET state = 'processing', started_at = coalesce(started_at, now())
+FROM first_claimed WHERE job.job_id = first_claimed.job_id RETURNING job.job_id
+""")
+_FAIL = text("""
+UPDATE image SET state = 'failed', finished_at = now(), error_code = :code, error_message = :message
+WHERE image_id = ANY(:image_ids)
+""")
 # A job all of whose images were decided at once was never claimed; its images' events don't call it queued.
 _COUNT = text("""
 UPDATE job SET completed = completed + :completed, failed = failed + :failed, cancelled = cancelled + :cancelled,
@@ -48,6 +63,13 @@ class Tally:
         self.events.append(("image.failed", image_id))
 
 
+def start_jobs(transaction: Transaction, job_ids: Collection[str], settings: Settings) -> None:
+    """Nothing; those of the jobs whose first images have just been claimed are `processing`, with the event for it."""
+    session = transaction.session
+    for job_id in sorted(session.scalars(_START_JOBS, {"job_ids": sorted(job_ids)})):
+        emit_job_event(session, settings, _read(transaction, job_id), "job.started")
+
+
 def count(transaction: Transaction, tallies: Mapping[str, Tally], settings: Settings) -> list[str]:
     """Ids of the jobs that these tallies finish; their terminal event is written with them.
 
@@ -63,6 +85,19 @@ def count(transaction: Transaction, tallies: Mapping[str, Tally], settings: Sett
             close(transaction, job_id, settings)
             finished.append(job_id)
     return finished
+
+
+def fail_images(transaction: Transaction, rows: Iterable[Row[Any]], error: ImageError, settings: Settings) -> None:
+    """The images in `rows`, locked by the caller, are `failed` with this error."""
+    tallies: dict[str, Tally] = defaultdict(Tally)
+    image_ids = []
+    for row in rows:
+        image_ids.append(row.image_id)
+        tallies[row.job_id].fail(row.image_id)
+    if image_ids:
+        values = {"image_ids": image_ids, "code": error.code, "message": error.message}
+        transaction.session.execute(_FAIL, values)
+        count(transaction, tallies, settings)
 
 
 def close(transaction: Transaction, job_id: str, settings: Settings) -> None:

@@ -6,7 +6,7 @@ would tell one account what another one has.
 
 from datetime import UTC, datetime, timedelta
 
-from arachne.errors import DeadlineExceeded, Gone, WorkerLost
+from arachne.errors import DeadlineExceeded, Gone, NotFinished, WorkerLost
 from arachne.schemas.tables import Image, Job
 from arachne.settings import Settings
 
@@ -17,9 +17,14 @@ def require_original(job: Job, image: Image, settings: Settings) -> str:
     """The SHA-256 of the image's original.
 
     Raises:
+        NotFinished: it has not been fetched yet.
         Gone: it was never stored, or its time is over.
     """
+    if image.state == "fetching":
+        raise NotFinished("The image has not been fetched yet.", retry_after_s=1)
     refused = image.state == "failed" and image.attempts == 0 and image.error_code not in _ACCEPTED
+    if image.source_url is not None and image.format is None:
+        raise Gone("The original was never kept: its URL gave no acceptable image.")
     if image.sha256 is None or image.format is None or refused:
         raise Gone(f"The original was not kept: the image was refused at once ({image.error_code}).")
     kept_until = None if job.finished_at is None else job.finished_at + timedelta(seconds=settings.original_retention_s)

@@ -16,15 +16,17 @@ RATE_WINDOW_S = 120
 MIN_RETRY_S, MAX_RETRY_S = 5.0, 300.0
 
 # Counting stops one past the limit: a full queue is no slower to look at than an empty one.
-# Parked images wait too; each state has an index of its own.
+# Parked images and those still to be fetched wait too; each state has an index of its own.
 _DEPTH = text("""
 SELECT count(*) FROM (
     SELECT 1 FROM image WHERE state = 'queued'
+    UNION ALL SELECT 1 FROM image WHERE state = 'fetching'
     UNION ALL SELECT 1 FROM image WHERE state = 'parked' LIMIT :limit) AS waiting
 """)
 _ACCOUNT_DEPTH = text("""
 SELECT count(*) FROM (
     SELECT 1 FROM image WHERE state = 'queued' AND account_id = :account_id
+    UNION ALL SELECT 1 FROM image WHERE state = 'fetching' AND account_id = :account_id
     UNION ALL SELECT 1 FROM image WHERE state = 'parked' AND account_id = :account_id LIMIT :limit) AS waiting
 """)
 _ACCOUNTS_WAITING = text("""
@@ -33,8 +35,14 @@ WITH RECURSIVE waiting AS (
     UNION ALL
     SELECT (SELECT q.account_id FROM image q WHERE q.state = 'queued' AND q.account_id > waiting.account_id
             ORDER BY q.account_id LIMIT 1)
-    FROM waiting WHERE waiting.account_id IS NOT NULL)
-SELECT count(account_id) FROM waiting
+    FROM waiting WHERE waiting.account_id IS NOT NULL),
+fetching AS (
+    (SELECT account_id FROM image WHERE state = 'fetching' ORDER BY account_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT f.account_id FROM image f WHERE f.state = 'fetching' AND f.account_id > fetching.account_id
+            ORDER BY f.account_id LIMIT 1)
+    FROM fetching WHERE fetching.account_id IS NOT NULL)
+SELECT count(account_id) FROM (SELECT account_id FROM waiting UNION SELECT account_id FROM fetching) AS accounts
 """)
 _QUOTA = text("""
 SELECT plan.monthly_images FROM account JOIN plan USING (plan_id) WHERE account.account_id = :account_id
@@ -45,6 +53,7 @@ SELECT coalesce(sum(units), 0) FROM usage_entry WHERE account_id = :account_id A
 _OPEN = text("""
 SELECT coalesce(sum(units), 0) FROM (
     SELECT units FROM image WHERE state = 'queued' AND account_id = :account_id
+    UNION ALL SELECT units FROM image WHERE state = 'fetching' AND account_id = :account_id
     UNION ALL SELECT units FROM image WHERE state = 'parked' AND account_id = :account_id
     UNION ALL SELECT units FROM image WHERE state = 'running' AND account_id = :account_id) AS open
 """)

@@ -3,23 +3,22 @@
 Each step stands on its own, is idempotent, passes over rows that others hold, and needs nothing but the database.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row, TextClause, text
 
 from arachne.database import Database, Transaction
-from arachne.errors import DeadlineExceeded, ImageError, WorkerLost
+from arachne.errors import DeadlineExceeded, WorkerLost
 from arachne.jobs.cancel import cancel_images
-from arachne.jobs.closing import Tally, close, count
+from arachne.jobs.closing import MAX_LOST_LEASES, close, fail_images
+from arachne.jobs.fetch_recovery import recover_fetches
 from arachne.jobs.flights import end_flights
 from arachne.jobs.workers import expire, expire_process
 from arachne.locks import Lock, try_lock
 from arachne.settings import Settings
 
-MAX_LOST_LEASES = 10
 _BATCH = 500
 
 _ORPHANS = text("""
@@ -35,10 +34,6 @@ ORDER BY image_id LIMIT :batch FOR UPDATE SKIP LOCKED
 _REQUEUE = text("""
 UPDATE image SET state = 'queued', claim_id = NULL, worker_id = NULL, started_at = NULL,
                  lost_leases = lost_leases + :lost
-WHERE image_id = ANY(:image_ids)
-""")
-_FAIL = text("""
-UPDATE image SET state = 'failed', finished_at = now(), error_code = :code, error_message = :message
 WHERE image_id = ANY(:image_ids)
 """)
 _LATE = text("""
@@ -148,7 +143,7 @@ def _take_back(transaction: Transaction, rows: Sequence[Row[Any]], settings: Set
     error = WorkerLost(
         f"Workers were lost {MAX_LOST_LEASES + 1} times while reading this image. Submit it again later."
     )
-    _fail(transaction, given_up, error, settings)
+    fail_images(transaction, given_up, error, settings)
     return len(rows)
 
 
@@ -159,7 +154,8 @@ def fail_late_images(transaction: Transaction, settings: Settings) -> int:
     rows = transaction.session.execute(_LATE, {"batch": _BATCH}).all()
     if rows:
         end_flights(transaction, [row.image_id for row in rows])
-        _fail(transaction, rows, DeadlineExceeded("The job's deadline passed before this image was read."), settings)
+        error = DeadlineExceeded("The job's deadline passed before this image was read.")
+        fail_images(transaction, rows, error, settings)
     return len(rows)
 
 
@@ -177,7 +173,8 @@ def close_jobs(transaction: Transaction, settings: Settings) -> int:
 def _recover(transaction: Transaction, settings: Settings) -> tuple[int, int]:
     if not _alone(transaction):
         return 0, 0
-    return len(expire(transaction, settings.lease_s)), recover_images(transaction, settings)
+    lost = len(expire(transaction, settings.lease_s))
+    return lost, recover_images(transaction, settings) + recover_fetches(transaction, settings)
 
 
 def _land(transaction: Transaction) -> int:
@@ -190,18 +187,6 @@ def _land(transaction: Transaction) -> int:
 
 def _cancelling(transaction: Transaction) -> list[str]:
     return list(transaction.session.scalars(_CANCELLING, {"batch": _BATCH}))
-
-
-def _fail(transaction: Transaction, rows: Iterable[Row[Any]], error: ImageError, settings: Settings) -> None:
-    tallies: dict[str, Tally] = defaultdict(Tally)
-    image_ids = []
-    for row in rows:
-        image_ids.append(row.image_id)
-        tallies[row.job_id].fail(row.image_id)
-    if image_ids:
-        values = {"image_ids": image_ids, "code": error.code, "message": error.message}
-        transaction.session.execute(_FAIL, values)
-        count(transaction, tallies, settings)
 
 
 def _alone(transaction: Transaction) -> bool:

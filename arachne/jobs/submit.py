@@ -1,9 +1,10 @@
 """A submission becomes a job: rows for it, its images and their originals, in one transaction.
 
 What is decided already is decided there and then: cached images are completed, refused ones failed, and a job that has
-no others is closed, with its terminal event.
+no others is closed, with its terminal event. Images given by their URL are left to be fetched.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from sqlalchemy import text
 
 from arachne.cache import CachedResult, CacheKey, lookup
 from arachne.database import Transaction
-from arachne.errors import ImageError
+from arachne.errors import ArachneError
 from arachne.ids import new_id
 from arachne.jobs.closing import Tally, count
 from arachne.jobs.idempotency import Reservation, complete
@@ -41,26 +42,32 @@ _HOLD = text("""
 SELECT result_id FROM image_result WHERE result_id = ANY(:result_ids) ORDER BY result_id FOR KEY SHARE
 """)
 _IMAGES = text("""
-INSERT INTO image (image_id, job_id, account_id, index, name, sha256, format, size_bytes, units, model, state, due_at,
-                   attempts, lost_leases, cached, degraded, error_code, error_message, model_version, result_id,
-                   finished_at)
-VALUES (:image_id, :job_id, :account_id, :index, :name, :sha256, :format, :size_bytes, :units, :model, :state,
-        now() + make_interval(secs => :delay_s), 0, 0, :cached, :degraded, :error_code, :error_message, :model_version,
-        :result_id, CASE WHEN :waits THEN NULL ELSE now() END)
+INSERT INTO image (image_id, job_id, account_id, index, name, source_url, source_host, fetch_at, fetch_attempts,
+                   sha256, format, size_bytes, units, model, state, due_at, attempts, lost_leases, cached, degraded,
+                   error_code, error_message, model_version, result_id, finished_at)
+VALUES (:image_id, :job_id, :account_id, :index, :name, :source_url, :source_host,
+        CASE WHEN :fetches THEN now() END, 0, :sha256, :format, :size_bytes, :units, :model,
+        :state, now() + make_interval(secs => :delay_s), 0, 0, :cached, :degraded, :error_code, :error_message,
+        :model_version, :result_id, CASE WHEN :waits THEN NULL ELSE now() END)
 """)
 
 
 @dataclass(frozen=True)
 class NewImage:
-    """An image as it came in; with `error` it is failed from the start. `units` is what it counts as."""
+    """An image as it came in; with `error` it is failed from the start. `units` is what it counts as.
+
+    With a `source_host` it is still to be fetched from `source_url`, and nothing else is known of it.
+    """
 
     name: str | None
     sha256: str | None
     format: str | None
     size_bytes: int
     units: int = 1
-    error: ImageError | None = None
+    error: ArachneError | None = None
     key: CacheKey | None = None
+    source_url: str | None = None
+    source_host: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,11 +96,15 @@ class NewJob:
 
 @dataclass(frozen=True)
 class Submitted:
-    """The job made, whether it is finished already, how many images wait, and the result for each key that had one."""
+    """The job made, whether it is finished already, and the result for each key that had one.
+
+    `waiting` images wait to be read, `fetching` ones to be fetched.
+    """
 
     job_id: str
     finished: bool
     waiting: int
+    fetching: int
     result_ids: Mapping[bytes, str]
 
 
@@ -103,7 +114,7 @@ def reserve_blobs(transaction: Transaction, images: Sequence[NewImage]) -> set[s
     Called before originals are written, so that those of a submission that comes to nothing are swept too. The commit
     isn't waited for where nothing is new: losing a touch in a crash loses nothing.
     """
-    kept = _keep(transaction, images)
+    kept = keep_blobs(transaction, images)
     if all(kept.values()):
         transaction.session.execute(_NO_WAIT)
     return {digest for digest, known in kept.items() if known}
@@ -123,8 +134,8 @@ def submit(transaction: Transaction, new: NewJob, settings: Settings, box: Secre
     """
     check_quota(transaction, new.account_id, sum(image.units for image in new.images if image.error is None))
     job = _insert_job(transaction, new, settings, box)
-    hits = _hold_hits(transaction, new.images)
-    _keep(transaction, new.images)
+    hits = hold_hits(transaction, new.images)
+    keep_blobs(transaction, new.images)
     model = choose_model(new.options, settings)
     rows = [_image_row(job, index, image, hits) | {"model": model} for index, image in enumerate(new.images)]
     transaction.session.connection().execute(_IMAGES, rows)
@@ -133,11 +144,13 @@ def submit(transaction: Transaction, new: NewJob, settings: Settings, box: Secre
         complete(transaction, new.reservation, new.fingerprint, job.job_id)
     tally = _tally(rows)
     done = count(transaction, {job.job_id: tally}, settings) if tally != Tally() else []
-    waiting = sum(bool(row["waits"]) for row in rows)
-    return Submitted(job.job_id, bool(done), waiting, {key: hit.result_id for key, hit in hits.items()})
+    states = Counter(row["state"] for row in rows)
+    return Submitted(
+        job.job_id, bool(done), states["queued"], states["fetching"], {key: hit.result_id for key, hit in hits.items()}
+    )
 
 
-def _hold_hits(transaction: Transaction, images: Sequence[NewImage]) -> dict[bytes, CachedResult]:
+def hold_hits(transaction: Transaction, images: Sequence[NewImage]) -> dict[bytes, CachedResult]:
     """The hits whose results stay until this transaction ends."""
     hits = find_hits(transaction, images)
     if not hits:
@@ -172,30 +185,41 @@ def _insert_job(transaction: Transaction, new: NewJob, settings: Settings, box: 
 
 def _image_row(job: Job, index: int, image: NewImage, hits: Mapping[bytes, CachedResult]) -> dict[str, object]:
     hit = hits.get(image.key.digest) if image.key is not None else None
-    error = image.error
+    state = _first_state(image, hit)
     return {
         "image_id": new_id("img"),
         "job_id": job.job_id,
         "account_id": job.account_id,
         "index": index,
         "name": image.name,
+        "source_url": image.source_url,
+        "source_host": image.source_host,
         "sha256": image.sha256,
         "format": image.format,
         "size_bytes": image.size_bytes,
         "units": hit.units if hit else image.units,
-        "state": "failed" if error else "completed" if hit else "queued",
-        "waits": error is None and hit is None,
+        "state": state,
+        "waits": state in {"queued", "fetching"},
+        "fetches": state == "fetching",
         "delay_s": min(job.total, BULK_S),
         "cached": hit is not None,
         "degraded": hit.degraded if hit else False,
-        "error_code": error.code if error else None,
-        "error_message": error.message if error else None,
+        "error_code": image.error.code if image.error else None,
+        "error_message": image.error.message if image.error else None,
         "model_version": hit.model_version if hit else None,
         "result_id": hit.result_id if hit else None,
     }
 
 
-def _keep(transaction: Transaction, images: Sequence[NewImage]) -> dict[str, bool]:
+def _first_state(image: NewImage, hit: CachedResult | None) -> str:
+    if image.error is not None:
+        return "failed"
+    if hit is not None:
+        return "completed"
+    return "queued" if image.source_host is None else "fetching"
+
+
+def keep_blobs(transaction: Transaction, images: Sequence[NewImage]) -> dict[str, bool]:
     """For each original of the acceptable images, now on record: whether it was before."""
     kept = {image.sha256: image for image in images if image.error is None and image.sha256 is not None}
     if not kept:

@@ -1,7 +1,7 @@
 """What outgoing requests may reach: the public internet, and what the operator's allow-list names."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Self
@@ -131,8 +131,17 @@ class EgressPolicy:
 
 def webhook_policy(settings: Settings) -> EgressPolicy:
     """The policy for webhook URLs."""
+    return _policy(settings, settings.webhook_egress_allow)
+
+
+def image_policy(settings: Settings) -> EgressPolicy:
+    """The policy for image URLs."""
+    return _policy(settings, settings.image_egress_allow)
+
+
+def _policy(settings: Settings, allow: Sequence[str]) -> EgressPolicy:
     return EgressPolicy.build(
-        settings.webhook_egress_allow,
+        allow,
         allow_http=settings.egress_allow_http,
         ports=settings.egress_ports,
         own_addresses=listen_addresses(settings.host, settings.port),

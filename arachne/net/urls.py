@@ -56,6 +56,13 @@ def check_url(url: str, policy: EgressPolicy) -> CheckedUrl:
     return checked
 
 
+def redact_query(url: str) -> str:
+    """`url` with its query, and a fragment or user info if any, replaced."""
+    head, mark, _ = url.partition("?")
+    head = re.sub(r"(?<=://)[^/@]*@", "", head.partition("#")[0])
+    return f"{head}?redacted" if mark else head
+
+
 def _refuse_characters(url: str) -> None:
     if len(url) > MAX_URL_LENGTH:
         raise InvalidUrl(f"The URL is over {MAX_URL_LENGTH} characters.")

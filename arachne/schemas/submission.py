@@ -2,7 +2,7 @@
 
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
 
 from arachne.schemas.options import Options
 from arachne.schemas.text import Text, is_storable
@@ -27,9 +27,9 @@ class _Wire(BaseModel):
 
 
 class ImageInput(_Wire):
-    """One image in JSON: exactly one of `url` and `base64`."""
+    """One image in JSON: exactly one of `url` and `base64`. A URL that can't be one is that image's fault alone."""
 
-    url: Annotated[Text, Field(min_length=1, max_length=4096)] | None = None
+    url: Annotated[str, WithJsonSchema({"type": "string", "format": "uri", "maxLength": 2048})] | None = None
     base64: str | None = None
     name: Name | None = None
 

@@ -1,7 +1,6 @@
 """Phases two and three of a delivery: it is signed and sent, with no transaction open, and what came of it is told."""
 
 import asyncio
-import errno
 import logging
 import time
 from dataclasses import dataclass
@@ -10,8 +9,9 @@ from datetime import UTC, datetime
 import aiohttp
 
 from arachne import __version__
-from arachne.errors import EgressBlocked, InvalidUrl, SetupError
+from arachne.errors import SetupError
 from arachne.net.client import Exchange, open_exchange, read_bounded
+from arachne.net.failures import classify
 from arachne.net.policy import EgressPolicy
 from arachne.net.urls import check_url
 from arachne.schemas.webhook import Failure
@@ -25,16 +25,6 @@ log = logging.getLogger(__name__)
 USER_AGENT = f"Arachne-Webhooks/{__version__}"
 EXCERPT_BYTES = 2048
 _EXCERPT_TIMEOUT_S = 2.0
-# What our own machine lacks, and no receiver can mend.
-_OUR_ERRNOS = {
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOBUFS,
-    errno.ENOMEM,
-    errno.EADDRNOTAVAIL,
-    errno.ENETDOWN,
-    errno.ENETUNREACH,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +76,6 @@ def sign_headers(box: SecretBox, claim: Claim, timestamp: int) -> dict[str, str]
         "webhook-timestamp": str(timestamp),
         "webhook-signature": sign_with_all(secrets, claim.message_id, timestamp, claim.body),
     }
-
-
-# The first class that fits; ClientOSError is what is left of it: refused, reset, unreachable.
-_CLASSES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Failure], ...] = (
-    ((EgressBlocked, InvalidUrl), "blocked"),
-    (aiohttp.ClientConnectorDNSError, "dns"),
-    (aiohttp.ClientSSLError, "tls"),
-    (TimeoutError, "timeout"),
-    ((aiohttp.ClientOSError, aiohttp.ServerDisconnectedError), "refused"),
-    (aiohttp.ClientError, "http"),
-)
-
-
-def classify(error: Exception) -> Failure:
-    """The class of a failed exchange."""
-    if isinstance(error, aiohttp.ClientOSError) and error.errno in _OUR_ERRNOS:
-        return "ours"
-    return next((failure for kinds, failure in _CLASSES if isinstance(error, kinds)), "ours")
 
 
 async def _read_excerpt(exchange: Exchange) -> str | None:

@@ -162,12 +162,6 @@ async def test_a_form_without_images_and_with_unknown_parts_is_422(shared: Servi
     assert two.status_code == 422
 
 
-async def test_images_by_url_are_refused_clearly(shared: Service) -> None:
-    response = await send(shared, ONE, json={"image": {"url": "https://example.com/a.png"}})
-    assert (response.status_code, response.json()["code"]) == (422, "invalid_url")
-    assert "URL" in response.json()["detail"]
-
-
 async def test_a_compressed_body_is_415(shared: Service) -> None:
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     response = await send(shared, ONE, content=b"{}", headers=headers)

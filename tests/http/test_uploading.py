@@ -14,8 +14,8 @@ from starlette.types import Message
 from arachne.errors import MalformedRequest, RequestTooLarge, Unavailable
 from arachne.http import bodies
 from arachne.http.multipart import read_form
-from arachne.http.spool import Spool
 from arachne.http.uploads import Uploads
+from arachne.spool import Spool
 from arachne.storage import Storage
 from tests.http.conftest import Service, Start
 from tests.http.pictures import png

@@ -176,7 +176,7 @@ RESOURCES = (
                 scope="vision:read",
                 policy="reads",
                 answers={200: Answer("The stored bytes", media_type="image/*")},
-                errors=(404, 410, 503),
+                errors=(404, 409, 410, 503),
             )
         },
     ),

@@ -18,7 +18,7 @@ from arachne.http import bodies
 from arachne.http.admission import Admitted, admit_all, look_at_images, read_terms
 from arachne.http.answers import answer_job
 from arachne.http.exchange import Caller, caller_of, exchange_of
-from arachne.http.intake import FORM, Arrival, Intake, read_intake
+from arachne.http.intake import FORM, Intake, read_intake
 from arachne.http.nearby import count_hits, keep_nearby, read_nearby
 from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
@@ -69,6 +69,8 @@ async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
     job, shown = submitted
     if job.waiting:
         parts.waker.wake_gpu()
+    if job.fetching:
+        parts.waker.wake_fetches()
     if job.finished:
         parts.waker.wake_webhooks()
     return await answer_job(parts, caller, job.job_id, wait_s=read_wait(request.headers), shown=shown)
@@ -182,12 +184,8 @@ def _remembered_id(held: Reservation | Remembered | None) -> str:
 
 
 def _fingerprint(request: Request, intake: Intake, terms: SubmissionTerms) -> bytes:
-    images = [(_identity(arrival), arrival.name) for arrival in intake.arrivals]
+    images = [(arrival.identity, arrival.name) for arrival in intake.arrivals]
     return compute_fingerprint(request.url.path, images, terms.model_dump(mode="json"))
-
-
-def _identity(arrival: Arrival) -> str:
-    return arrival.sha256 or ""
 
 
 def _add_query_options(request: Request, intake: Intake, *, single: bool) -> None:

@@ -144,6 +144,9 @@ def upgrade() -> None:
         sa.Column("index", sa.Integer(), nullable=False),
         sa.Column("name", sa.String(), nullable=True),
         sa.Column("source_url", sa.String(), nullable=True),
+        sa.Column("source_host", sa.String(), nullable=True),
+        sa.Column("fetch_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("fetch_attempts", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("sha256", sa.String(), nullable=True),
         sa.Column("format", sa.String(), nullable=True),
         sa.Column("size_bytes", sa.BigInteger(), nullable=True),
@@ -179,6 +182,20 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("image_id"),
         sa.UniqueConstraint("job_id", "index", name="uq_image_index"),
+    )
+    op.create_index(
+        "ix_image_fetcher",
+        "image",
+        ["worker_id"],
+        unique=False,
+        postgresql_where=sa.text("state = 'fetching' AND worker_id IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_image_fetching",
+        "image",
+        ["account_id", "source_host", "fetch_at", "image_id"],
+        unique=False,
+        postgresql_where=sa.text("state = 'fetching'"),
     )
     op.create_index(
         "ix_image_parked", "image", ["cache_key"], unique=False, postgresql_where=sa.text("state = 'parked'")

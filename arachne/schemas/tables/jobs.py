@@ -61,7 +61,8 @@ class Image(SQLModel, table=True):
     """One image of a job. `claim_id` is the fence: only its holder may finish the row.
 
     `units` is what it counts as for quota and price: its frames, where all are read. `model` is the vision-language
-    model that will describe it, as far as was known when it came in.
+    model that will describe it, as far as was known when it came in. `fetch_at` is when its URL may be asked next;
+    while that is done, `claim_id` and `worker_id` are the fetcher's.
     """
 
     __table_args__ = (
@@ -70,6 +71,19 @@ class Image(SQLModel, table=True):
         Index("ix_image_queued", "account_id", "due_at", "image_id", postgresql_where=text("state = 'queued'")),
         Index("ix_image_running", "account_id", postgresql_where=text("state = 'running'")),
         Index("ix_image_worker", "worker_id", postgresql_where=text("state = 'running'")),
+        Index(
+            "ix_image_fetching",
+            "account_id",
+            "source_host",
+            "fetch_at",
+            "image_id",
+            postgresql_where=text("state = 'fetching'"),
+        ),
+        Index(
+            "ix_image_fetcher",
+            "worker_id",
+            postgresql_where=text("state = 'fetching' AND worker_id IS NOT NULL"),
+        ),
         Index("ix_image_parked", "cache_key", postgresql_where=text("state = 'parked'")),
         Index("ix_image_parked_account", "account_id", postgresql_where=text("state = 'parked'")),
         Index("ix_image_sha256", "sha256"),
@@ -82,6 +96,9 @@ class Image(SQLModel, table=True):
     index: int
     name: str | None = None
     source_url: str | None = None
+    source_host: str | None = None
+    fetch_at: datetime | None = moment()
+    fetch_attempts: int = Field(default=0, nullable=False, sa_column_kwargs={"server_default": text("0")})
     sha256: str | None = None
     format: str | None = None
     size_bytes: int | None = Field(default=None, sa_type=BigInteger)

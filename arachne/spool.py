@@ -1,4 +1,4 @@
-"""A request's bytes beside memory: one temporary file however many images it brings, none while they are small."""
+"""Images on their way to the store: one temporary file however many they are, none while they are small."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from tempfile import SpooledTemporaryFile
 
 from arachne.errors import Unavailable
 
-MEMORY_BYTES = 256 * 1024  # of one request; what is more goes to disk
+MEMORY_BYTES = 256 * 1024  # of one spool; what is more goes to disk
 RETRY_S = 10
 
 

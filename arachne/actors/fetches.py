@@ -1,0 +1,61 @@
+"""The fetch engine as a part of a worker: an event loop and a heartbeat of its own."""
+
+import asyncio
+from collections.abc import Callable
+from threading import Thread
+
+from arachne.actors.heartbeat import Heartbeat
+from arachne.database import AsyncDatabase
+from arachne.fetching.engine import FetchEngine
+from arachne.fetching.means import Means
+from arachne.settings import Settings
+from arachne.storage import Storage
+
+KIND = "io"
+
+
+class FetchThread:
+    """Fetches images from `start` to `stop`; `wake` is for other threads."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database_url: str,
+        storage: Storage,
+        *,
+        queued: Callable[[], object],
+        job_finished: Callable[[], object],
+    ) -> None:
+        self._database = AsyncDatabase(database_url)
+        self._heartbeat = Heartbeat(database_url, KIND)
+        means = Means(self._database, storage, settings, lambda: self._heartbeat.worker_id, queued, job_finished)
+        self._engine = FetchEngine(means)
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = Thread(target=self._run, name="arachne-fetches", daemon=True)
+
+    def wake(self) -> None:
+        """Look for images to fetch now."""
+        self._engine.wake()
+
+    def start(self) -> None:
+        """Fetch from now on."""
+        self._heartbeat.start(self._engine.abandon)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End when what is under way is done, or soon; the rest goes back."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+        self._heartbeat.stop()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._fetch())
+
+    async def _fetch(self) -> None:
+        try:
+            await self._engine.run(self._stop)
+        finally:
+            await self._database.close()

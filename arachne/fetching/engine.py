@@ -1,0 +1,205 @@
+"""The fetch engine: claim → download → look at → store → queue, resident in one process, woken or ticking by itself.
+
+Postgres holds every timer and claim, so that any number of engines share the work and a lost wake-up costs one tick.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import closing, suppress
+from uuid import UUID
+
+import aiohttp
+
+from arachne.errors import ImageError, Unavailable
+from arachne.fetching.arrival import take_in
+from arachne.fetching.download import download
+from arachne.fetching.faults import judge
+from arachne.fetching.means import Means
+from arachne.jobs.fetch_claim import Cursor, Fetch, Fetches, claim_fetches, find_lost_fetches
+from arachne.jobs.fetch_finish import Fetched, fetch_later, finish_fetched, finish_unfetched
+from arachne.jobs.fetch_recovery import give_fetches_back, recover_unheld_fetches
+from arachne.jobs.submit import NewImage
+from arachne.net.client import guarded_session
+from arachne.net.policy import EgressPolicy, image_policy
+from arachne.net.resolver import Lookup, look_up
+from arachne.spool import Spool
+
+log = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT = 64
+CLAIM_AT_ONCE = 32
+STORE_AT_ONCE = 4  # images whole in memory, on their way from the spool to the store
+CONNECT_TIMEOUT_S = 10.0
+UNAVAILABLE_AGAIN_S = 5.0
+TICK_S = 2.0
+_REFILL_S = 0.01
+_STOP_GRACE_S = 5.0
+ClaimId = tuple[str, UUID]
+
+
+class FetchEngine:
+    """Fetches what is due. `run` stays resident; `fetch_due` works off what is due now; `wake` is for other threads."""
+
+    def __init__(
+        self, means: Means, *, policy: EgressPolicy | None = None, lookup: Lookup = look_up, tick_s: float = TICK_S
+    ) -> None:
+        self._means = means
+        self._policy = policy or image_policy(means.settings)
+        self._lookup = lookup
+        self._tick_s = tick_s
+        self._cursor = Cursor()
+        self._held: dict[ClaimId, asyncio.Task[None]] = {}
+        self._signal = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._store_gate = asyncio.Semaphore(STORE_AT_ONCE)
+
+    def wake(self) -> None:
+        """Have the resident engine look for images now; from any thread, at any time."""
+        self._call(self._signal.set)
+
+    def abandon(self) -> None:
+        """Have the resident engine leave what it fetches: others hold it by now. From any thread."""
+        self._call(lambda: self._cut(list(self._held)))
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Fetch until `stop` is set; what is still under way then goes back, uncounted."""
+        self._loop = asyncio.get_running_loop()
+        stopping = asyncio.create_task(stop.wait())
+        stopping.add_done_callback(lambda _: self._signal.set())
+        looks_at_s = 0.0
+        try:
+            async with self._open_session() as session:
+                while not stop.is_set():
+                    self._signal.clear()
+                    if self._loop.time() >= looks_at_s:
+                        looks_at_s = self._loop.time() + self._tick_s
+                        await _survive(self._look_after())
+                    await _survive(self._fill(session))
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._signal.wait(), self._tick_s)
+                    await asyncio.sleep(_REFILL_S)  # one claim serves the wake-ups of these milliseconds
+                await self._leave()
+        finally:
+            self._loop = None
+            stopping.cancel()
+
+    async def fetch_due(self) -> None:
+        """Nothing more is due and nothing is under way."""
+        async with self._open_session() as session:
+            await self._fill(session)
+            while self._held:
+                await asyncio.wait(self._held.values(), return_when=asyncio.FIRST_COMPLETED)
+                await self._fill(session)
+
+    def _call(self, work: Callable[[], object]) -> None:
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop has just been closed: nothing is left to do
+                loop.call_soon_threadsafe(work)
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        return guarded_session(
+            self._policy,
+            self._means.settings.image_fetch_timeout_s,
+            connect_timeout_s=CONNECT_TIMEOUT_S,
+            max_connections=0,
+            lookup=self._lookup,
+        )
+
+    async def _look_after(self) -> None:
+        """Cut what was cancelled meanwhile, and free what the record alone has us holding."""
+        run, held = self._means.database.run, list(self._held)
+        if held:
+            self._cut(await run(find_lost_fetches, held))
+        image_ids = [image_id for image_id, _ in held]
+        await run(recover_unheld_fetches, self._means.worker_id(), image_ids, self._means.settings)
+
+    def _cut(self, claims: Iterable[ClaimId]) -> None:
+        for one in claims:
+            if one in self._held:
+                self._held[one].cancel()
+
+    async def _fill(self, session: aiohttp.ClientSession) -> None:
+        """Claim into the free places, walking the hosts once round."""
+        ends_reached = 0
+        while (free := min(MAX_IN_FLIGHT - len(self._held), CLAIM_AT_ONCE)) > 0 and ends_reached < 2:
+            began_at = self._cursor
+            found = await self._claim(free)
+            self._cursor = found.cursor
+            for fetch in found.images:
+                self._start(session, fetch)
+            if len(found.images) < free and self._cursor == Cursor():
+                ends_reached += 2 if began_at == Cursor() else 1
+
+    async def _claim(self, limit: int) -> Fetches:
+        means = self._means
+        return await means.database.run(claim_fetches, means.worker_id(), limit, means.settings, cursor=self._cursor)
+
+    def _start(self, session: aiohttp.ClientSession, fetch: Fetch) -> None:
+        claim = (fetch.image_id, fetch.claim_id)
+        task = asyncio.create_task(self._fetch_safely(session, fetch))
+        self._held[claim] = task
+
+        def finished(_: asyncio.Task[None]) -> None:
+            del self._held[claim]
+            self._signal.set()
+
+        task.add_done_callback(finished)
+
+    async def _fetch_safely(self, session: aiohttp.ClientSession, fetch: Fetch) -> None:
+        """What becomes of the image is written; where it can't be, the next look finds it held by the record alone."""
+        try:
+            done = await self._fetch(session, fetch)
+        except Unavailable as error:
+            log.warning("image %s is fetched again: %s", fetch.image_id, error.message)
+            await _survive(self._means.database.run(fetch_later, fetch, UNAVAILABLE_AGAIN_S, counted=False))
+        except Exception:
+            log.exception("what became of image %s could not be written", fetch.image_id)
+        else:
+            if done.queued:
+                self._means.queued()
+            if done.job_finished:
+                self._means.job_finished()
+
+    async def _fetch(self, session: aiohttp.ClientSession, fetch: Fetch) -> Fetched:
+        run, settings = self._means.database.run, self._means.settings
+        try:
+            image = await self._bring(session, fetch)
+        except Unavailable:
+            raise
+        except ImageError as error:
+            return await run(finish_unfetched, fetch, error, settings)
+        except Exception as error:  # whatever it is, the image must end
+            fault = judge(error, fetch.attempts)
+            if fault.retry_s is not None:
+                return await run(fetch_later, fetch, fault.retry_s, counted=True)
+            log.info("image %s: %s", fetch.image_id, fault.error.message)
+            return await run(finish_unfetched, fetch, fault.error, settings)
+        return await run(finish_fetched, fetch, image, settings)
+
+    async def _bring(self, session: aiohttp.ClientSession, fetch: Fetch) -> NewImage:
+        means, settings = self._means, self._means.settings
+        max_bytes, timeout_s = settings.max_image_bytes, settings.image_fetch_timeout_s
+        with closing(Spool()) as spool:
+            found = await download(session, self._policy, fetch.url, spool, max_bytes=max_bytes, timeout_s=timeout_s)
+            async with self._store_gate:
+                return await take_in(means, fetch, found, spool)
+
+    async def _leave(self) -> None:
+        if self._held:
+            _, late = await asyncio.wait(self._held.values(), timeout=_STOP_GRACE_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await _survive(self._means.database.run(give_fetches_back, self._means.worker_id()))
+
+
+async def _survive(work: Awaitable[object]) -> None:
+    """`work` is done or its fault is logged: the next tick tries again, and the engine stays."""
+    try:
+        await work
+    except Unavailable as error:
+        log.warning("fetching waits for the database: %s", error.message)
+    except Exception:
+        log.exception("fetching failed here; it is tried again")

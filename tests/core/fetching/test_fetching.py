@@ -1,0 +1,294 @@
+"""What becomes of an image given by its URL: fetched, bounded, looked at, stored, queued or answered from the cache."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+
+import pytest
+from aiohttp import web
+
+from arachne.cache import compress
+from arachne.cache.shared import insert_result
+from arachne.errors import Unavailable
+from arachne.jobs.publications import Published, publish
+from arachne.reading import cache_key
+from arachne.schemas.options import Options
+from arachne.settings import Settings
+from tests.core.fetching.conftest import Fetching, Site, gif, png
+
+FACTS = Published("pipeline-1", ("eng",), {})
+
+
+async def test_an_image_is_fetched_stored_and_queued(fetching: Fetching, site: Site) -> None:
+    """Its hash, format and size are noted, its bytes are in the store, and the readers are told."""
+    data = site.pages["/a.png"] = png()
+    [image] = await fetching.fetch(site.url("/a.png?token=secret"))
+    digest = sha256(data).hexdigest()
+    assert (image.state, image.sha256, image.format, image.size_bytes) == ("queued", digest, "png", len(data))
+    assert (image.attempts, image.fetch_attempts, image.claim_id, image.worker_id) == (0, 1, None, None)
+    assert image.source_url == site.url("/a.png?token=secret")
+    assert fetching.storage.read(digest) == data
+    assert fetching.told == {"queued": 1}
+    job = await fetching.job(image.job_id)
+    assert job.state == "processing"
+    assert job.started_at is not None
+    assert await fetching.events(image.job_id) == ["job.started"]
+    assert site.headers[0]["Accept-Encoding"] == "identity"
+    assert not {"Cookie", "Authorization", "Referer"} & site.headers[0].keys()
+
+
+async def test_a_fetched_image_that_is_known_is_answered_from_the_cache(fetching: Fetching, site: Site) -> None:
+    """Completed, charged as cached with its bytes, and its job closed with the events in their order."""
+    site.pages["/a.png"] = data = png()
+    account_id, digest = await fetching.account(), sha256(data).hexdigest()
+    await fetching.database.run(publish, FACTS)
+    key = cache_key(Options(), account_id, digest, fetching.settings, FACTS)
+    body = compress(b"{}")
+    await fetching.database.run(
+        insert_result, account_id=account_id, key=key, body=body, model_version="none", reusable=True, units=1
+    )
+    [image] = await fetching.fetch(site.url("/a.png"))
+    assert (image.state, image.cached, image.model_version) == ("completed", True, "none")
+    assert await fetching.events(image.job_id) == ["job.started", "image.completed", "job.completed"]
+    assert await fetching.column("SELECT size_bytes FROM usage_entry WHERE cached") == [len(data)]
+    assert fetching.told == {"job_finished": 1}
+    [again] = await fetching.fetch(site.url("/a.png"), cache="refresh")
+    assert again.state == "queued"
+
+
+async def test_the_same_bytes_are_stored_once(fetching: Fetching, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many URLs lead to them."""
+    written, write = [], fetching.storage.write_async
+
+    async def count(digest: str, data: bytes) -> None:
+        written.append(digest)
+        await write(digest, data)
+
+    monkeypatch.setattr(fetching.storage, "write_async", count)
+    site.pages["/a.png"] = site.pages["/b.png"] = png()
+    [first] = await fetching.fetch(site.url("/a.png"))
+    [second] = await fetching.fetch(site.url("/b.png"))
+    assert first.sha256 == second.sha256
+    assert written == [first.sha256]
+    assert await fetching.column("SELECT count(*) FROM blob") == [1]
+
+
+def redirect(target: str, status: int = 302) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, headers={"Location": target})
+
+    return answer
+
+
+def answer(status: int = 200, body: bytes = b"", **headers: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answered(_: web.Request) -> web.Response:
+        return web.Response(status=status, body=body, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    return answered
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_three_redirects_are_followed_and_no_more(fetching: Fetching, site: Site, status: int) -> None:
+    """Relative ones too; a fourth is the image's error."""
+    site.pages |= {
+        "/0": redirect("/1", status),
+        "/1": redirect(site.url("/2#part"), status),
+        "/2": redirect("3", status),
+        "/3": redirect("/a.png", status),
+        "/a.png": png(),
+    }
+    too_many, fine = await fetching.fetch(site.url("/0"), site.url("/1"))
+    assert fine.state == "queued"
+    assert (too_many.state, too_many.error_code) == ("failed", "fetch_failed")
+    assert "too many redirects" in (too_many.error_message or "")
+    assert site.asked["/a.png"] == 1
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://169.254.169.254/latest/meta-data/?q=secret",
+        "http://10.0.0.1/?q=secret",
+        "http://[::1]/",
+        "http://localhost/",
+        "//2130706433/",
+        "ftp://example.com/a.png",
+        "file:///etc/passwd",
+        "http://user@example.com/",
+        "http://a b/",
+    ],
+)
+async def test_each_redirect_is_checked_like_the_url(fetching: Fetching, site: Site, target: str) -> None:
+    """One that leads where no URL may is the image's error at once, with nothing told of the query."""
+    site.pages["/a.png"] = redirect(target)
+    [image] = await fetching.fetch(site.url("/a.png?q=secret"))
+    assert (image.state, image.error_code, image.fetch_attempts) == ("failed", "fetch_failed", 1)
+    assert "(blocked)" in (image.error_message or "")
+    bodies = await fetching.column("SELECT convert_from(body, 'UTF8') FROM webhook_message")
+    assert bodies
+    assert not any("secret" in body for body in bodies)
+
+
+async def drip(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b"\x89PNG" * 1000)
+        await asyncio.sleep(0.01)
+
+
+async def break_off(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Length": "1000"})
+    await response.prepare(request)
+    await response.write(b"\x89PNG")
+    assert request.transport is not None
+    request.transport.close()
+    return response
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (answer(404), ("fetch_failed", "(http 404)", 1)),
+        (answer(401), ("fetch_failed", "(http 401)", 1)),
+        (answer(500), ("fetch_failed", "(http 500)", 3)),
+        (answer(429), ("fetch_failed", "(http 429)", 3)),
+        (answer(302), ("fetch_failed", "(http 302)", 1)),
+        (answer(200, gzip.compress(png()), Content_Encoding="gzip"), ("fetch_failed", "compressed", 1)),
+        (break_off, ("fetch_failed", "(http)", 3)),
+        (answer(200, b""), ("unsupported_image", "empty", 1)),
+        (answer(200, b"<html>", Content_Type="image/png"), ("unsupported_image", "no image", 1)),
+        (answer(200, b"x" * 100_001), ("image_too_large", "100,000", 1)),
+        (drip, ("image_too_large", "100,000", 1)),
+    ],
+)
+@pytest.mark.usefixtures("at_once")
+async def test_a_bad_answer_is_that_images_error(
+    fetching: Fetching, site: Site, page: Callable[..., Awaitable[web.StreamResponse]], expected: tuple[str, str, int]
+) -> None:
+    """With its class; what may pass is tried three times, the rest once. Its neighbour is fetched all the same."""
+    code, told, tries = expected
+    site.pages |= {"/bad": page, "/good": png()}
+    bad, good = await fetching.fetch(site.url("/bad"), site.url("/good"))
+    assert (bad.state, bad.error_code) == ("failed", code)
+    assert told in (bad.error_message or ""), bad.error_message
+    assert (site.asked["/bad"], bad.fetch_attempts) == (tries, tries)
+    assert good.state == "queued"
+    assert await fetching.column("SELECT count(*) FROM usage_entry") == [0]
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_faults_of_the_way_are_told_by_class(fetching: Fetching, site: Site) -> None:
+    """A name that doesn't resolve, a closed port, no TLS, and a host that is too slow."""
+    fetching.settings = fetching.settings.model_copy(update={"image_fetch_timeout_s": 0.2})
+    site.pages["/slow"] = drip
+
+    def lookup(host: str, _port: int) -> list[str]:
+        if host.startswith("nowhere"):
+            raise OSError("no such name")
+        return ["127.0.0.1"]
+
+    closed = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = closed.sockets[0].getsockname()[1]
+    closed.close()
+    await closed.wait_closed()
+    job_id = await fetching.submit(
+        "http://nowhere.example.com/a.png",
+        f"http://127.0.0.1:{port}/a.png",
+        site.url("/a.png").replace("http:", "https:"),
+        site.url("/slow"),
+    )
+    await (await fetching.engine(lookup=lookup)).fetch_due()
+    images = await fetching.images(job_id)
+    for image, told in zip(images, ("(dns)", "(refused)", "(tls)", "(timeout)"), strict=True):
+        assert image.error_code == "fetch_failed"
+        assert told in (image.error_message or "")
+    assert [image.fetch_attempts for image in images] == [3, 3, 1, 3]
+    job = await fetching.job(job_id)
+    assert (job.state, job.failed) == ("failed", 4)
+    assert await fetching.events(job_id) == ["job.started", *["image.failed"] * 4, "job.failed"]
+
+
+async def test_a_failed_try_waits_before_the_next(fetching: Fetching, site: Site) -> None:
+    """Its row says until when, at least as long as the server asks for within a minute; nobody holds it meanwhile."""
+    site.pages["/a.png"] = answer(503, Retry_After="7200")
+    [image] = await fetching.fetch(site.url("/a.png"))
+    assert (image.state, image.fetch_attempts, image.worker_id) == ("fetching", 1, None)
+    [wait_s] = await fetching.column("SELECT extract(epoch FROM fetch_at - now())::float8 FROM image")
+    assert 50 < wait_s <= 60
+    site.pages["/a.png"] = png()
+    await fetching.column("UPDATE image SET fetch_at = now()")
+    await (await fetching.engine()).fetch_due()
+    [image] = await fetching.images(image.job_id)
+    assert (image.state, image.fetch_attempts) == ("queued", 2)
+
+
+async def test_limits_on_pixels_and_frames_hold_for_fetched_images(fetching: Fetching, site: Site) -> None:
+    """As for uploads; all frames count where all are read."""
+    fetching.settings = fetching.settings.model_copy(update={"max_image_pixels": 1000, "max_frames": 3})
+    site.pages |= {"/big": png(size=(100, 100)), "/many": gif(4), "/three": gif(3)}
+    big, many, three = await fetching.fetch(site.url("/big"), site.url("/many"), site.url("/three"), frames="all")
+    assert (big.error_code, many.error_code) == ("image_too_large", "too_many_frames")
+    assert (three.state, three.units) == ("queued", 3)
+
+
+async def test_frames_that_were_not_foreseen_count_for_the_quota(fetching: Fetching, site: Site) -> None:
+    """Accepted as one image, an animation of three is more than the plan has left; the image says so."""
+    await fetching.column(
+        "INSERT INTO plan (plan_id, currency, price_image, price_cached, price_vlm, monthly_images, rates) "
+        "VALUES ('small', 'EUR', 0.01, 0.001, 0, 3, '{}')"
+    )
+    await fetching.account("small", plan_id="small")
+    site.pages |= {"/one": png(), "/three": gif(3)}
+    job_id = await fetching.submit(site.url("/one"), site.url("/three"), account="small", frames="all")
+    await (await fetching.engine()).fetch_due()
+    one, three = await fetching.images(job_id)
+    assert one.state == "queued"
+    assert (three.state, three.error_code) == ("failed", "quota_exceeded")
+
+
+async def test_a_store_that_is_away_costs_no_try(
+    fetching: Fetching, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The image is fetched again a little later."""
+
+    async def fail(*_: object) -> None:
+        raise Unavailable("The object store can't be reached.")
+
+    monkeypatch.setattr(fetching.storage, "write_async", fail)
+    site.pages["/a.png"] = png()
+    [image] = await fetching.fetch(site.url("/a.png"))
+    assert (image.state, image.fetch_attempts, image.worker_id) == ("fetching", 0, None)
+    assert image.fetch_at is not None
+    [later] = await fetching.column("SELECT fetch_at > now() FROM image")
+    assert later
+
+
+async def test_options_of_another_version_fail_the_image_and_no_other(fetching: Fetching, site: Site) -> None:
+    """A worker that doesn't know an option says so."""
+    site.pages["/a.png"] = png()
+    job_id = await fetching.submit(site.url("/a.png"))
+    strange = json.dumps({"invented": True})
+    await fetching.column("UPDATE job SET options = CAST(:it AS jsonb)", it=strange)
+    await (await fetching.engine()).fetch_due()
+    [image] = await fetching.images(job_id)
+    assert (image.state, image.error_code) == ("failed", "fetch_failed")
+
+
+async def test_the_setting_opens_what_it_names(fetching: Fetching, site: Site, settings: Settings) -> None:
+    """Without IMAGE_EGRESS_ALLOW nothing of this machine is called, with it just what it names."""
+    site.pages["/a.png"] = png()
+    named = [f"127.0.0.1:{site.port}"]
+    for allow, state in (
+        ({}, "failed"),
+        ({"webhook_egress_allow": named}, "failed"),
+        ({"image_egress_allow": named}, "queued"),
+    ):
+        fetching.settings = settings.model_copy(update={"egress_allow_http": True, **allow})
+        job_id = await fetching.submit(site.url("/a.png"))
+        await (await fetching.engine(policy=None)).fetch_due()
+        [image] = await fetching.images(job_id)
+        assert image.state == state
+    assert site.asked["/a.png"] == 1
