@@ -30,6 +30,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlmodel import Session
 
 from arachne.errors import SetupError, Unavailable
+from arachne.news import News, news_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,8 +59,10 @@ class Transaction:
 class Database:
     """A pooled engine for threads."""
 
-    def __init__(self, url: str, *, pool_size: int = 8) -> None:
+    def __init__(self, url: str, *, pool_size: int = 8, on_commit: Callable[[News], None] | None = None) -> None:
+        """`on_commit` is told what each transaction wrote that others wait for; it must neither wait nor raise."""
         self.url = driver_url(url)
+        self._on_commit = on_commit
         self.engine: Engine = create_engine(self.url, pool_size=pool_size, max_overflow=0, **_POOL)
         event.listen(self.engine, "connect", _prepare_connection)
 
@@ -70,8 +73,11 @@ class Database:
         Raises:
             Unavailable: the database can't be reached.
         """
-        with unavailable_when_down(), Session(self.engine, expire_on_commit=False) as session, session.begin():
-            yield Transaction(session)
+        with unavailable_when_down(), Session(self.engine, expire_on_commit=False) as session:
+            with session.begin():
+                yield Transaction(session)
+            if self._on_commit is not None:
+                self._on_commit(news_of(session))
 
     def run(self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`work` in a transaction of its own, again from the start after a deadlock or serialization failure.
@@ -95,12 +101,16 @@ class Database:
 class AsyncDatabase:
     """A pooled engine for one event loop."""
 
-    def __init__(self, url: str, *, pool_size: int = 16, keep: bool = False) -> None:
+    def __init__(
+        self, url: str, *, pool_size: int = 16, keep: bool = False, on_commit: Callable[[News], None] | None = None
+    ) -> None:
         """`keep`: connections are replaced only when they break, since something hangs on their sessions.
 
-        No commit on them waits for the disk: what they write is worth nothing after a crash.
+        No commit on kept ones waits for the disk: what they write is worth nothing after a crash. `on_commit` as for
+        `Database`.
         """
         self.url = driver_url(url)
+        self._on_commit = on_commit
         options = _POOL | _KEPT if keep else _POOL
         self.engine: AsyncEngine = create_async_engine(
             self.url, pool_size=pool_size, max_overflow=0, pool_timeout=10, **options
@@ -117,8 +127,11 @@ class AsyncDatabase:
             Unavailable: the database can't be reached.
         """
         with unavailable_when_down():
-            async with self._new_session() as session, session.begin():
-                yield session
+            async with self._new_session() as session:
+                async with session.begin():
+                    yield session
+                if self._on_commit is not None:
+                    self._on_commit(news_of(session.sync_session))  # type: ignore[arg-type]  # SQLModel's, as made
 
     def _new_session(self) -> AsyncSession:
         return AsyncSession(self.engine, expire_on_commit=False, sync_session_class=Session)
@@ -147,18 +160,20 @@ async def notifications(url: str, channel: str) -> AsyncIterator[str]:
 
     The connection is tried every few seconds, and made anew where it broke.
     """
-    address = make_url(driver_url(url)).set(drivername="postgresql").render_as_string(hide_password=False)
     while True:
         try:
-            connection = await AsyncConnection.connect(address, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S)
+            connection = await AsyncConnection.connect(
+                plain_url(url), autocommit=True, connect_timeout=CONNECT_TIMEOUT_S
+            )
             async with connection:
                 await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
                 yield ""
                 while True:
                     async for told in connection.notifies(timeout=_PROBE_S):
                         yield told.payload
-                    await connection.execute("SELECT 1")
-        except (PsycopgError, OSError):
+                    async with asyncio.timeout(_PROBE_S):
+                        await connection.execute("SELECT 1")
+        except (PsycopgError, OSError):  # a probe that timed out is an OSError too
             await asyncio.sleep(_AGAIN_S)
 
 
@@ -185,6 +200,11 @@ def driver_url(url: str) -> str:
     if parsed is None or parsed.drivername.split("+")[0] not in {"postgresql", "postgres"}:
         raise SetupError("ARACHNE_DATABASE_URL must be a PostgreSQL URL: postgresql://USER:PASSWORD@HOST/DATABASE")
     return parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def plain_url(url: str) -> str:
+    """The URL as psycopg itself takes it."""
+    return make_url(driver_url(url)).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def is_transient_conflict(error: DBAPIError) -> bool:

@@ -8,6 +8,7 @@ from arachne.actors.heartbeat import Heartbeat
 from arachne.database import AsyncDatabase
 from arachne.fetching.engine import FetchEngine
 from arachne.fetching.means import Means
+from arachne.news import News
 from arachne.settings import Settings
 from arachne.storage import Storage
 
@@ -20,15 +21,15 @@ class FetchThread:
     def __init__(
         self,
         settings: Settings,
-        database_url: str,
         storage: Storage,
         *,
         queued: Callable[[], object],
-        job_finished: Callable[[], object],
+        on_commit: Callable[[News], None],
     ) -> None:
-        self._database = AsyncDatabase(database_url)
-        self._heartbeat = Heartbeat(database_url, KIND)
-        means = Means(self._database, storage, settings, lambda: self._heartbeat.worker_id, queued, job_finished)
+        assert settings.database_url is not None
+        self._database = AsyncDatabase(settings.database_url, on_commit=on_commit)
+        self._heartbeat = Heartbeat(settings.database_url, KIND)
+        means = Means(self._database, storage, settings, lambda: self._heartbeat.worker_id, queued)
         self._engine = FetchEngine(means)
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()

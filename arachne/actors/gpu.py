@@ -19,6 +19,7 @@ from arachne.actors.residence import run_until_signal, working
 from arachne.actors.second_reader import second_reader
 from arachne.actors.stage_process import THREAD_LIMITS, Read
 from arachne.actors.wake import WAKE_GPU, Waker, declare_wake
+from arachne.announcer import Announcer
 from arachne.cache import CacheKey, open_cache
 from arachne.database import Database
 from arachne.errors import LanguageMissing, SetupError
@@ -103,10 +104,12 @@ def _run(settings: Settings, read: Read) -> None:
         raise SetupError("Set ARACHNE_DATABASE_URL, or run `arachne up`, which brings its own.")
     require_redis_url(settings)
     reader = find_reader(settings)
-    database = Database(settings.database_url, pool_size=POOL_SIZE)
+    waker = Waker(settings)
+    announcer = Announcer(settings.database_url, waker.wake_webhooks)
+    database = Database(settings.database_url, pool_size=POOL_SIZE, on_commit=announcer.tell)
     database.run(publish, reader.facts)
     reader.learn(database.run(model_versions))
-    waker, cache, pool = Waker(settings), open_cache(settings), StagePool(read, settings)
+    cache, pool = open_cache(settings), StagePool(read, settings)
     finisher = Finisher(database, cache, settings, waker.wake_webhooks)
     means = Means(
         database, open_storage(settings), settings, reader.key_of, reader.request_of, reader.model_of, finisher
@@ -125,6 +128,7 @@ def _run(settings: Settings, read: Read) -> None:
             run_until_signal(dispatcher.run, dispatcher.stop)
     finally:
         heartbeat.stop()
+        announcer.close()
         waker.close()
         cache.close()
         database.close()

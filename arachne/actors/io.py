@@ -10,6 +10,7 @@ from arachne.actors.fetches import FetchThread
 from arachne.actors.maintenance import Housekeeping, declare_maintenance
 from arachne.actors.residence import run_until_signal, working
 from arachne.actors.wake import WAKE_FETCHES, WAKE_WEBHOOKS, Waker, declare_wake
+from arachne.announcer import Announcer
 from arachne.database import AsyncDatabase, Database
 from arachne.errors import SetupError, Unavailable
 from arachne.jobs.reconcile import reconcile
@@ -35,10 +36,11 @@ def run(settings: Settings) -> None:
     if settings.database_url is None:
         raise SetupError("Set ARACHNE_DATABASE_URL, or run `arachne up`, which brings its own.")
     require_redis_url(settings)
-    database = Database(settings.database_url, pool_size=POOL_SIZE)
-    waker, storage = Waker(settings), open_storage(settings)
     deliveries = Deliveries(settings)
-    fetches = FetchThread(settings, settings.database_url, storage, queued=waker.wake_gpu, job_finished=deliveries.wake)
+    announcer = Announcer(settings.database_url, deliveries.wake)
+    database = Database(settings.database_url, pool_size=POOL_SIZE, on_commit=announcer.tell)
+    waker, storage = Waker(settings), open_storage(settings)
+    fetches = FetchThread(settings, storage, queued=waker.wake_gpu, on_commit=announcer.tell)
     ticker = Ticker(database, settings, waker, deliveries)
     broker = make_broker(settings)
     declare_wake(broker, WAKE_WEBHOOKS, deliveries.wake)
@@ -52,6 +54,7 @@ def run(settings: Settings) -> None:
     finally:
         fetches.stop()
         ticker.stop()
+        announcer.close()
         waker.close()
         database.close()
 

@@ -6,8 +6,10 @@ import json
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive
 
 from arachne.database import Transaction
+from arachne.http.departure import stay
 from arachne.http.exchange import Caller
 from arachne.http.parts import Parts
 from arachne.http.preferences import matches_etag
@@ -29,7 +31,13 @@ async def to_spliced_json(value: object, status: int = 200) -> Response:
 
 
 async def answer_job(
-    parts: Parts, caller: Caller, job_id: str, *, wait_s: int | None, shown: dict[str, object] | None = None
+    parts: Parts,
+    caller: Caller,
+    job_id: str,
+    *,
+    receive: Receive,
+    wait_s: int | None,
+    shown: dict[str, object] | None = None,
 ) -> Response:
     """The answer to a submission: 200 with a finished job, else 202; held up to `wait_s` for its end.
 
@@ -37,7 +45,7 @@ async def answer_job(
     """
     if shown is None:
         if wait_s:
-            await parts.watcher.wait(job_id, lambda stand: stand.finished, wait_s)
+            await stay(receive, parts.watcher.wait(job_id, lambda stand: stand.finished, wait_s))
         shown = await parts.database.run(show_job, caller.account_id, job_id, base_url=parts.settings.base_url)
     response = await to_spliced_json(shown, 200 if shown["finished"] else 202)
     response.headers["Location"] = f"{parts.settings.base_url}/api/extract/image-jobs/{job_id}"
@@ -83,7 +91,7 @@ async def _await_change(request: Request, parts: Parts, caller: Caller, job_id: 
     stand = await parts.database.run(_stand, caller.account_id, job_id)
     known = matches_etag(request.headers, _etag(job_id, stand, view)) or "if-none-match" not in request.headers
     if known and not stand.finished:
-        await parts.watcher.wait(job_id, lambda now: now != stand, wait_s)
+        await stay(request.receive, parts.watcher.wait(job_id, lambda now: now != stand, wait_s))
 
 
 def _stand(transaction: Transaction, account_id: str, job_id: str) -> Stand:

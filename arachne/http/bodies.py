@@ -45,10 +45,12 @@ def check_length(headers: Headers, max_bytes: int) -> None:
 
 def bound(receive: Receive, max_bytes: int, *, idle_s: float = IDLE_S, total_s: float = TOTAL_S) -> Receive:
     """`receive` that raises RequestTooLarge over `max_bytes`, and MalformedRequest where the body comes too slowly."""
-    seen, ends_s = 0, asyncio.get_running_loop().time() + total_s
+    seen, ends_s, over = 0, asyncio.get_running_loop().time() + total_s, False
 
     async def bounded() -> Message:
-        nonlocal seen
+        nonlocal seen, over
+        if over:  # what comes now says that the client is gone, and may take its time
+            return await receive()
         try:
             async with asyncio.timeout(min(idle_s, ends_s - asyncio.get_running_loop().time())):
                 message = await receive()
@@ -60,6 +62,7 @@ def bound(receive: Receive, max_bytes: int, *, idle_s: float = IDLE_S, total_s: 
             seen += len(message.get("body", b""))
             if seen > max_bytes:
                 raise _too_large(max_bytes)
+        over = not message.get("more_body", False)
         return message
 
     return bounded

@@ -9,6 +9,7 @@ from starlette.requests import HTTPConnection
 
 from arachne.actors.render_pool import RenderPool
 from arachne.actors.wake import Waker
+from arachne.announcer import Announcer
 from arachne.cache import VisionCache, open_cache
 from arachne.database import AsyncDatabase
 from arachne.errors import SetupError
@@ -40,6 +41,7 @@ class Parts:
     usage_log: UsageLog
     watcher: JobWatcher
     waker: Waker
+    announcer: Announcer
     cache: VisionCache
     loading: asyncio.Semaphore
     storing: asyncio.Semaphore
@@ -56,7 +58,8 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
         SetupError: a needed setting is missing or unusable.
     """
     parts = _open(settings)
-    tasks = [asyncio.create_task(parts.usage_log.run()), asyncio.create_task(parts.watcher.run())]
+    resident = (parts.usage_log.run(), parts.watcher.run(), parts.watcher.follow())
+    tasks = [asyncio.create_task(work) for work in resident]
     try:
         yield parts
     finally:
@@ -65,6 +68,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
             with suppress(asyncio.CancelledError):
                 await task
         await asyncio.to_thread(parts.renderer.stop)
+        await asyncio.to_thread(parts.announcer.close)
         await asyncio.to_thread(parts.waker.close)
         await asyncio.to_thread(parts.cache.close)
         await parts.usage_log.flush()
@@ -80,7 +84,9 @@ def _open(settings: Settings) -> Parts:
         raise SetupError("This version accepts its own tokens only. Unset ARACHNE_TRUSTED_ISSUERS.")
     image_policy(settings), webhook_policy(settings)  # entries that can't be read are told now, not to clients later
     storage, box, cache = open_storage(settings), open_secret_box(settings), open_cache(settings)
-    database = AsyncDatabase(settings.database_url)
+    waker = Waker(settings)
+    announcer = Announcer(settings.database_url, waker.wake_webhooks)
+    database = AsyncDatabase(settings.database_url, on_commit=announcer.tell)
     return Parts(
         settings=settings,
         database=database,
@@ -90,7 +96,8 @@ def _open(settings: Settings) -> Parts:
         authenticator=Authenticator(settings, database),
         usage_log=UsageLog(database),
         watcher=JobWatcher(database),
-        waker=Waker(settings),
+        waker=waker,
+        announcer=announcer,
         cache=cache,
         loading=asyncio.Semaphore(LOADING),
         storing=asyncio.Semaphore(STORING),

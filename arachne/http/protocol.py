@@ -3,6 +3,7 @@
 import asyncio
 
 import h11
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from arachne.http.exchange import Exchange
@@ -10,6 +11,7 @@ from arachne.http.problems import render
 from arachne.ids import new_id
 
 HEAD_TIMEOUT_S = 30.0
+ABORT = "arachne.abort"  # among the scope's extensions: drops the connection with whatever waits to be sent
 
 
 class HttpProtocol(H11Protocol):
@@ -21,6 +23,12 @@ class HttpProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
         """Wait for the first head."""
         super().connection_made(transport)
+        app = self.app
+
+        async def with_abort(scope: Scope, receive: Receive, send: Send) -> None:
+            await app({**scope, "extensions": {ABORT: transport.abort}}, receive, send)
+
+        self.app = with_abort
         self._await_head()
 
     def data_received(self, data: bytes) -> None:

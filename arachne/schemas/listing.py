@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict
 
 from arachne.schemas.job import JobSummary
-from arachne.schemas.webhook import DeliveryView, EndpointView
+from arachne.schemas.webhook import DeliveryView, EndpointView, EventView
 
 
 class _Wire(BaseModel):
@@ -28,6 +28,13 @@ class DeliveryList(_Wire):
     """Deliveries, newest first."""
 
     data: list[DeliveryView]
+    next_cursor: str | None
+
+
+class EventList(_Wire):
+    """Events in the order of the feed; `next_cursor` is null only where there is none yet after the cursor given."""
+
+    data: list[EventView]
     next_cursor: str | None
 
 

@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
 from arachne.schemas.job import rfc3339
 
 DeliveryStatus = Literal["pending", "succeeded", "failed", "cancelled"]
+Cause = Literal["event", "test", "redelivery", "recovery"]
 Failure = Literal["dns", "refused", "tls", "timeout", "http", "blocked", "ours"]
 Moment = Annotated[datetime, PlainSerializer(rfc3339, return_type=str, when_used="json")]
 EventFilters = Annotated[list[str], Field(min_length=1, max_length=50)]
@@ -42,6 +43,38 @@ class RotateRequest(_Wire):
     grace_seconds: Annotated[int, Field(ge=0, le=30 * 86_400)] = 86_400
 
 
+class RecoverRequest(_Wire):
+    """Which events to send that an endpoint missed: from `since` to before `until`, by default now."""
+
+    since: AwareDatetime
+    until: AwareDatetime | None = None
+    dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _forward(self) -> "RecoverRequest":
+        if self.until is not None and self.since >= self.until:
+            raise ValueError("`since` must be before `until`")
+        return self
+
+
+class MissedView(_Wire):
+    """An event an endpoint missed; `status` is what became of its delivery, null where there was none."""
+
+    message_id: str
+    event: str
+    created_at: Moment
+    status: DeliveryStatus | None
+
+
+class RecoveryView(_Wire):
+    """The missed events, oldest first: due now, or with `dry_run` only listed. `more`: call again for the rest."""
+
+    dry_run: bool
+    count: int
+    more: bool
+    data: list[MissedView]
+
+
 class EndpointView(_Wire):
     """An endpoint as its account sees it."""
 
@@ -69,10 +102,14 @@ class SecretView(_Wire):
 
 
 class AttemptView(_Wire):
-    """One request to an endpoint and what came of it. `response` is at most 2 kB, null from a private address."""
+    """One request to an endpoint and what came of it. `response` is at most 2 kB, null from a private address.
+
+    `cause` is why it was made: the event itself, a test, or that somebody asked to have it again.
+    """
 
     at: Moment
     number: int
+    cause: Cause
     status_code: int | None
     ms: int
     failure: Failure | None
@@ -87,6 +124,7 @@ class DeliveryView(_Wire):
     event: str
     status: DeliveryStatus
     attempt_count: int
+    cause: Cause
     next_attempt_at: Moment | None
     reason: str | None
     created_at: Moment
@@ -98,3 +136,12 @@ class DeliveryDetailView(DeliveryView):
 
     attempts: list[AttemptView]
     body: str
+
+
+class EventView(_Wire):
+    """An event: the members of its body as they are signed and sent, and its id before them."""
+
+    message_id: str
+    type: str
+    timestamp: Moment
+    data: dict[str, object]

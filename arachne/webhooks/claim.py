@@ -1,10 +1,10 @@
 """Phase one of a delivery: due ones are claimed for this process, so that nobody else sends them meanwhile.
 
 Endpoints are walked by a loose index scan from where the last claim ended, each giving at most what it may have in
-flight: however many deliveries wait for a hanging endpoint, they never fill the window. One that fails is probed with
-one request at a time. Engines claim one after the other, so that each counts what the others have in flight. The walk
-orders by the whole key of the partial index of pending deliveries, so that the planner can't walk through the finished
-ones instead.
+flight: however many deliveries wait for a hanging endpoint, they never fill the window. One that fails, or was disabled
+and has taken nothing since, is probed with one request at a time. Engines claim one after the other, so that each
+counts what the others have in flight. The walk orders by the whole key of the partial index of pending deliveries, so
+that the planner can't walk through the finished ones instead.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,8 @@ WITH RECURSIVE walked AS (
     FROM walked WHERE walked.endpoint_id IS NOT NULL),
 seen AS MATERIALIZED (SELECT endpoint_id FROM walked WHERE endpoint_id IS NOT NULL LIMIT :window),
 open AS (
-    SELECT e.endpoint_id, sending.n, CASE WHEN e.first_failure_at IS NULL THEN e.max_in_flight ELSE 1 END - n AS room
+    SELECT e.endpoint_id, sending.n,
+           CASE WHEN e.first_failure_at IS NULL AND NOT e.half_open THEN e.max_in_flight ELSE 1 END - n AS room
     FROM seen JOIN webhook_endpoint e USING (endpoint_id) CROSS JOIN LATERAL (
         SELECT count(*) AS n FROM webhook_delivery s
         WHERE s.endpoint_id = e.endpoint_id AND s.claim_id IS NOT NULL AND s.lease_until > now()) AS sending
@@ -65,7 +66,7 @@ FROM (SELECT 1) AS always LEFT JOIN claimed c ON true
 """)
 
 _LOAD = text("""
-SELECT d.message_id, d.endpoint_id, d.account_id, d.attempts, d.created_at, m.type, m.body, e.url, e.hidden,
+SELECT d.message_id, d.endpoint_id, d.account_id, d.attempts, d.cause, d.created_at, m.type, m.body, e.url, e.hidden,
        CASE WHEN e.hidden THEN a.webhook_secret ELSE e.secret END AS secret,
        CASE WHEN e.hidden THEN a.webhook_secret_old ELSE e.secret_old END AS secret_old,
        CASE WHEN e.hidden THEN a.webhook_secret_old_until ELSE e.secret_old_until END > now() AS old_is_live,
@@ -92,6 +93,7 @@ class Claim:
     attempts: int
     age_s: float
     created_at: datetime
+    cause: str = "event"
     is_test: bool = False
 
 
@@ -147,5 +149,6 @@ def _claim(row: Row[Any], claim_id: UUID) -> Claim:
         attempts=row.attempts,
         age_s=row.age_s,
         created_at=row.created_at,
+        cause=row.cause,
         is_test=row.type == "webhook.test",
     )

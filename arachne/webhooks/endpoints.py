@@ -100,7 +100,8 @@ def update_endpoint(
 ) -> EndpointView:
     """The endpoint with what `change` has set; `url` is the change's, checked. A null clears only the description.
 
-    Disabling cancels its pending deliveries; enabling, or another URL, starts it clean.
+    Disabling cancels its pending deliveries; enabling, or another URL, starts it clean. An endpoint that was enabled
+    again gets one request at a time until it takes one.
 
     Raises:
         NotFound: this account has no such endpoint.
@@ -127,7 +128,7 @@ def _move(session: Session, endpoint: WebhookEndpoint, url: CheckedUrl) -> None:
 
 def _switch(session: Session, endpoint: WebhookEndpoint, *, enabled: bool) -> None:
     cancel_pending(session, endpoint.endpoint_id, "the endpoint was disabled")
-    endpoint.enabled = enabled
+    endpoint.enabled = endpoint.half_open = enabled
     endpoint.first_failure_at = None
     endpoint.disabled_at = None if enabled else datetime.now(UTC)
     endpoint.disabled_reason = None if enabled else "Disabled by request."

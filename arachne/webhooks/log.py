@@ -6,6 +6,7 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from arachne.errors import Conflict, NotFound
+from arachne.news import news_of
 from arachne.schemas.tables import WebhookAttempt, WebhookDelivery, WebhookMessage
 from arachne.schemas.webhook import DeliveryDetailView, DeliveryStatus, DeliveryView
 from arachne.webhooks.endpoints import find_endpoint
@@ -74,8 +75,6 @@ def get_delivery(session: Session, account_id: str, endpoint_id: str, message_id
 def redeliver(session: Session, account_id: str, endpoint_id: str, message_id: str) -> DeliveryView:
     """The delivery, due now whatever became of it before; its place in the retry schedule stays as it is.
 
-    Wake the engine after the commit.
-
     Raises:
         NotFound: this account has no such endpoint, or it no such delivery.
         Conflict: the endpoint is disabled, or the delivery is being sent just now.
@@ -87,10 +86,11 @@ def redeliver(session: Session, account_id: str, endpoint_id: str, message_id: s
     now = session.exec(select(func.now())).one()
     if delivery.claim_id is not None and delivery.lease_until is not None and delivery.lease_until > now:
         raise Conflict("This delivery is being sent just now.")
-    delivery.state, delivery.next_attempt_at = "pending", now
+    delivery.state, delivery.cause, delivery.next_attempt_at = "pending", "redelivery", now
     delivery.reason = delivery.finished_at = delivery.claim_id = delivery.lease_until = None
     session.add(delivery)
     session.flush()
+    news_of(session).deliveries = True
     return DeliveryView.model_validate(_members(delivery, session.get_one(WebhookMessage, message_id).type))
 
 
@@ -109,6 +109,7 @@ def _members(delivery: WebhookDelivery, event: str) -> dict[str, object]:
         "event": event,
         "status": delivery.state,
         "attempt_count": delivery.attempts,
+        "cause": delivery.cause,
         "next_attempt_at": delivery.next_attempt_at,
         "reason": delivery.reason,
         "created_at": delivery.created_at,

@@ -1,6 +1,7 @@
 """Events are written in the transaction that makes them happen: a message, and a delivery per endpoint that wants it.
 
-After the commit, wake the delivery engine; a lost wake-up costs one tick.
+Every event is kept, whether or not an endpoint wants it: the feed and the jobs' streams show them all. The session's
+news say what was written, so that streams and the delivery engine hear of it after the commit.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from sqlalchemy.orm.attributes import set_committed_value
 from sqlmodel import Session, col, select
 
 from arachne.ids import new_id
+from arachne.news import news_of
 from arachne.schemas.job import TERMINAL
 from arachne.schemas.tables import Job, WebhookEndpoint, WebhookMessage
 from arachne.settings import Settings
@@ -29,13 +31,8 @@ TERMINAL_EVENTS = frozenset(f"job.{status}" for status in TERMINAL)
 
 
 def emit_job_event(session: Session, settings: Settings, job: Job, event: str) -> int:
-    """Number of deliveries written for an event of `job`, which the caller has locked and read since its last change.
-
-    Terminal events are kept for the feed whoever listens; others only if somebody does.
-    """
+    """Number of deliveries written for an event of `job`, which is locked and was read after its last change."""
     endpoint_ids = _job_listeners(session, job, event)
-    if not endpoint_ids and event not in TERMINAL_EVENTS:
-        return 0
     sequence = _take_sequence(session, job, 1)
     body = build_job_body(
         session,
@@ -50,21 +47,20 @@ def emit_job_event(session: Session, settings: Settings, job: Job, event: str) -
 
 
 def emit_image_events(session: Session, settings: Settings, job: Job, events: Sequence[tuple[str, str]]) -> int:
-    """Number of deliveries written for (event, image id) of `job`, which is locked and read as above.
+    """Number of deliveries written for (event, image id) of `job`, which is locked and was read as above.
 
     A handful of statements, however many images there are.
     """
     listeners = {event: _job_listeners(session, job, event) for event in {event for event, _ in events}}
-    heard = [(event, image_id) for event, image_id in events if listeners[event]]
-    if not heard:
+    if not events:
         return 0
-    images = {one.image_id: one for one in load_images(session, job.job_id, [image_id for _, image_id in heard])}
+    images = {one.image_id: one for one in load_images(session, job.job_id, [image_id for _, image_id in events])}
     limit_bytes = settings.webhook_inline_bytes
     stored = load_stored(session, list(images.values()), limit_bytes)
-    first = _take_sequence(session, job, len(heard)) - len(heard) + 1
+    first = _take_sequence(session, job, len(events)) - len(events) + 1
     messages: list[dict[str, object]] = []
     deliveries: list[tuple[str, str]] = []
-    for sequence, (event, image_id) in enumerate(heard, first):
+    for sequence, (event, image_id) in enumerate(events, first):
         body = build_job_body(
             session, event, job_facts(job, sequence), [images[image_id]],
             base_url=settings.base_url, limit_bytes=limit_bytes, stored=stored,
@@ -74,6 +70,7 @@ def emit_image_events(session: Session, settings: Settings, job: Job, events: Se
         messages.append(told | {"sequence": sequence, "body": body})
         deliveries += [(message_id, endpoint_id) for endpoint_id in listeners[event]]
     session.connection().execute(insert(WebhookMessage), messages)
+    news_of(session).job_ids.add(job.job_id)
     return _write_deliveries(session, job.account_id, deliveries)
 
 
@@ -107,6 +104,8 @@ def write_message(
         message_id=new_id("msg"), account_id=account_id, job_id=job_id, type=event, sequence=sequence, body=body
     )
     once = row.on_conflict_do_nothing().returning(col(WebhookMessage.message_id))
+    if job_id is not None:
+        news_of(session).job_ids.add(job_id)
     return session.connection().execute(once).scalar_one_or_none()
 
 
@@ -122,7 +121,9 @@ def _write_deliveries(session: Session, account_id: str, wanted: Sequence[tuple[
         "message_ids": [message_id for message_id, _ in wanted],
         "endpoint_ids": [endpoint_id for _, endpoint_id in wanted],
     }
-    return len(session.connection().execute(_DELIVER, values).all()) if wanted else 0
+    written = len(session.connection().execute(_DELIVER, values).all()) if wanted else 0
+    news_of(session).deliveries |= written > 0
+    return written
 
 
 def _listeners(session: Session, account_id: str, event: str) -> list[str]:

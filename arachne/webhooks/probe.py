@@ -13,7 +13,7 @@ from arachne.webhooks.endpoints import find_endpoint
 from arachne.webhooks.outbox import write_deliveries, write_message
 
 _HOLD = text("""
-UPDATE webhook_delivery SET claim_id = :claim_id, lease_until = now() + make_interval(secs => :lease_s),
+UPDATE webhook_delivery SET cause = 'test', claim_id = :claim_id, lease_until = now() + make_interval(secs => :lease_s),
                             next_attempt_at = now() + make_interval(secs => :lease_s)
 WHERE message_id = :message_id
 """)

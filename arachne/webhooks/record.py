@@ -20,7 +20,8 @@ from arachne.webhooks.sending import Outcome
 
 _LOCK = text("SELECT 1 FROM webhook_endpoint WHERE endpoint_id = :endpoint_id FOR NO KEY UPDATE")
 _RECOVERED = text("""
-UPDATE webhook_endpoint SET first_failure_at = NULL WHERE endpoint_id = :endpoint_id AND first_failure_at IS NOT NULL
+UPDATE webhook_endpoint SET first_failure_at = NULL, half_open = false
+WHERE endpoint_id = :endpoint_id AND (first_failure_at IS NOT NULL OR half_open)
 """)
 _FAILING = text("""
 UPDATE webhook_endpoint SET first_failure_at = now()
@@ -106,6 +107,7 @@ def _log(session: Session, claim: Claim, outcome: Outcome) -> AttemptView:
         **delivery,
         account_id=claim.account_id,
         number=latest.scalar_one() + 1,
+        cause=claim.cause,
         status_code=outcome.status_code,
         ms=outcome.ms,
         failure=outcome.failure,

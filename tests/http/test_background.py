@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from arachne.errors import Unavailable
-from arachne.http import authentication, usage_log
+from arachne.http import authentication, usage_log, waiting
 from arachne.http.authentication import KeyRing
 from arachne.http.usage_log import UsageLog
-from arachne.http.waiting import JobWatcher, Stand
+from arachne.http.waiting import JobWatcher, Sight, Stand
 
 AWAY = Unavailable("away")
 
@@ -103,9 +103,10 @@ async def test_the_usage_log_survives_what_nobody_foresaw(monkeypatch: pytest.Mo
     await stop(task)
 
 
-async def test_polls_are_served_after_what_nobody_foresaw() -> None:
-    stand = Stand("completed", 1, 0, 0, 0, 0)
-    watcher = JobWatcher(FakeDatabase(fail(RuntimeError("odd")), lambda: {"job": stand}), tick_s=0)  # type: ignore[arg-type]
+async def test_polls_are_served_after_what_nobody_foresaw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "AGAIN_S", 0)
+    sight = Sight(Stand("completed", 1, 0, 0, 0, 0))
+    watcher = JobWatcher(FakeDatabase(fail(RuntimeError("odd")), lambda: {("job", None): sight}))  # type: ignore[arg-type]
     task = asyncio.create_task(watcher.run())
     await asyncio.wait_for(watcher.wait("job", lambda now: now.finished, 60), 10)
     await stop(task)

@@ -5,6 +5,7 @@ from arachne.http.routes import (
     deliveries,
     discovery,
     documents,
+    events,
     health,
     images,
     jobs,
@@ -15,7 +16,7 @@ from arachne.http.routes import (
     webhooks,
 )
 
-_MODULES = (submissions, jobs, images, models, webhooks, deliveries, usage, token, discovery, health, documents)
+_MODULES = (submissions, jobs, images, models, events, webhooks, deliveries, usage, token, discovery, health, documents)
 
 
 def all_resources() -> list[Resource]:

@@ -1,4 +1,4 @@
-"""The deliveries of a webhook endpoint: listed, shown with every attempt, sent again."""
+"""The deliveries of a webhook endpoint: listed, shown with every attempt, sent again, what was missed among them."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,8 +11,9 @@ from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
 from arachne.schemas.listing import DeliveryList
 from arachne.schemas.queries import DeliveriesQuery
-from arachne.schemas.webhook import DeliveryDetailView, DeliveryView
+from arachne.schemas.webhook import DeliveryDetailView, DeliveryView, RecoverRequest, RecoveryView
 from arachne.webhooks.log import get_delivery, list_deliveries, redeliver
+from arachne.webhooks.recovery import recover
 
 PATH = "/api/webhooks/{endpoint_id}/deliveries"
 _CURSOR = "deliveries"
@@ -52,8 +53,20 @@ async def send_again(request: Request, parts: Parts) -> Response:
     view = await parts.database.run(
         lambda tx: redeliver(tx.session, account_id, names["endpoint_id"], names["message_id"])
     )
-    parts.waker.wake_webhooks()
     return to_json(view.model_dump(mode="json"), 202)
+
+
+async def send_missed(request: Request, parts: Parts) -> Response:
+    """The events the endpoint missed, due now, or only listed."""
+    wanted = await bodies.read_model(request, RecoverRequest)
+    account_id, endpoint_id = caller_of(request).account_id, request.path_params["endpoint_id"]
+    found = await parts.database.run(
+        lambda tx: recover(
+            tx.session, account_id, endpoint_id, since=wanted.since, until=wanted.until, dry_run=wanted.dry_run
+        )
+    )
+    view = RecoveryView(dry_run=wanted.dry_run, count=len(found.missed), more=found.more, data=found.missed)
+    return to_json(view.model_dump(mode="json"), 200 if wanted.dry_run else 202)
 
 
 RESOURCES = (
@@ -94,6 +107,23 @@ RESOURCES = (
                 policy="other",
                 answers={202: Answer("The delivery, due now", DeliveryView)},
                 errors=(404, 409, 503),
+            )
+        },
+    ),
+    Resource(
+        "/api/webhooks/{endpoint_id}/recover",
+        {
+            "POST": Operation(
+                send_missed,
+                "Send an endpoint what it missed, or list that",
+                scope="webhooks:manage",
+                policy="other",
+                answers={
+                    200: Answer("What would be sent", RecoveryView),
+                    202: Answer("What is sent now", RecoveryView),
+                },
+                body=RecoverRequest,
+                errors=(400, 404, 409, 413, 415, 422, 503),
             )
         },
     ),

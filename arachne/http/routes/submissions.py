@@ -63,7 +63,8 @@ async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
         await _give_up(parts, held)
         raise
     if submitted is None:
-        response = await answer_job(parts, caller, _remembered_id(held), wait_s=read_wait(request.headers))
+        wait_s, receive = read_wait(request.headers), request.receive
+        response = await answer_job(parts, caller, _remembered_id(held), receive=receive, wait_s=wait_s)
         response.headers[REPLAYED] = "true"
         return response
     job, shown = submitted
@@ -73,7 +74,8 @@ async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
         parts.waker.wake_fetches()
     if job.finished:
         parts.waker.wake_webhooks()
-    return await answer_job(parts, caller, job.job_id, wait_s=read_wait(request.headers), shown=shown)
+    wait_s, receive = read_wait(request.headers), request.receive
+    return await answer_job(parts, caller, job.job_id, receive=receive, wait_s=wait_s, shown=shown)
 
 
 async def _take_in(

@@ -21,6 +21,7 @@ def upgrade() -> None:
         sa.Column("endpoint_id", sa.String(), nullable=False),
         sa.Column("account_id", sa.String(), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("cause", sa.String(), nullable=False),
         sa.Column("status_code", sa.Integer(), nullable=True),
         sa.Column("ms", sa.BigInteger(), nullable=False),
         sa.Column("failure", sa.String(), nullable=True),
@@ -37,13 +38,14 @@ def upgrade() -> None:
         sa.Column("type", sa.String(), nullable=False),
         sa.Column("sequence", sa.Integer(), nullable=True),
         sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("redacted", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("txid", Xid8(), server_default=sa.text("pg_current_xact_id()"), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.PrimaryKeyConstraint("message_id"),
     )
     op.create_index("ix_webhook_message_created", "webhook_message", ["created_at"], unique=False)
     op.create_index("ix_webhook_message_feed", "webhook_message", ["account_id", "txid", "message_id"], unique=False)
-    op.create_index("ix_webhook_message_job", "webhook_message", ["job_id"], unique=False)
+    op.create_index("ix_webhook_message_job", "webhook_message", ["job_id", "sequence"], unique=False)
     op.create_index(
         "uq_webhook_message_terminal",
         "webhook_message",
@@ -65,6 +67,7 @@ def upgrade() -> None:
         sa.Column("secret_old_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("max_in_flight", sa.Integer(), nullable=False),
         sa.Column("first_failure_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("half_open", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("disabled_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("disabled_reason", sa.String(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
@@ -90,6 +93,7 @@ def upgrade() -> None:
         sa.Column("account_id", sa.String(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("cause", sa.String(), server_default=sa.text("'event'"), nullable=False),
         sa.Column("next_attempt_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("claim_id", sa.Uuid(), nullable=True),
         sa.Column("lease_until", sa.DateTime(timezone=True), nullable=True),
@@ -129,8 +133,6 @@ def upgrade() -> None:
         ["endpoint_id", sa.literal_column("message_id DESC")],
         unique=False,
     )
-    # Bodies are frozen, and are read whole.
-    op.execute("ALTER TABLE webhook_message ALTER COLUMN body SET STORAGE EXTERNAL")
     # A queue: every row is updated a few times, so it is vacuumed early.
     op.execute("ALTER TABLE webhook_delivery SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)")
     # A row always finds a partition, even when the daily ones could not be made in time.

@@ -32,6 +32,11 @@ def one_unit() -> Any:  # as above
     return Field(default=1, nullable=False, sa_column_kwargs={"server_default": text("1")})
 
 
+def unset() -> Any:  # as above
+    """A mark that is off, unless said otherwise."""
+    return Field(default=False, nullable=False, sa_column_kwargs={"server_default": text("false")})
+
+
 def moment() -> Any:  # as above
     """A nullable point in time."""
     return Field(default=None, sa_type=Moment, nullable=True)

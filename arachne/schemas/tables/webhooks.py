@@ -6,13 +6,16 @@ from uuid import UUID
 from sqlalchemy import BigInteger, CheckConstraint, Column, Index, LargeBinary, text
 from sqlmodel import Field, SQLModel
 
-from arachne.schemas.tables.columns import Moment, TextList, Xid8, created_now, moment
+from arachne.schemas.tables.columns import Moment, TextList, Xid8, created_now, moment, unset
 
 DELIVERY_STATES = ("pending", "succeeded", "failed", "cancelled")
 
 
 class WebhookEndpoint(SQLModel, table=True):
-    """Where an account's events go. Hidden ones belong to jobs' `webhook` option and sign with the default secret."""
+    """Where an account's events go. Hidden ones belong to jobs' `webhook` option and sign with the default secret.
+
+    `half_open`: it was disabled, and is enabled again without having taken anything since.
+    """
 
     __tablename__ = "webhook_endpoint"
     __table_args__ = (
@@ -32,6 +35,7 @@ class WebhookEndpoint(SQLModel, table=True):
     secret_old_until: datetime | None = moment()
     max_in_flight: int = 10
     first_failure_at: datetime | None = moment()
+    half_open: bool = unset()
     disabled_at: datetime | None = moment()
     disabled_reason: str | None = None
     created_at: datetime = created_now()
@@ -44,7 +48,7 @@ class WebhookMessage(SQLModel, table=True):
     __tablename__ = "webhook_message"
     __table_args__ = (
         Index("ix_webhook_message_feed", "account_id", "txid", "message_id"),
-        Index("ix_webhook_message_job", "job_id"),
+        Index("ix_webhook_message_job", "job_id", "sequence"),
         Index("ix_webhook_message_created", "created_at"),
         # A job's terminal event exists once, whatever raced.
         Index(
@@ -61,6 +65,7 @@ class WebhookMessage(SQLModel, table=True):
     type: str
     sequence: int | None = None
     body: bytes = Field(sa_type=LargeBinary)
+    redacted: bool = unset()
     txid: int | None = Field(
         default=None,
         sa_column=Column(Xid8, nullable=False, server_default=text("pg_current_xact_id()")),
@@ -69,7 +74,10 @@ class WebhookMessage(SQLModel, table=True):
 
 
 class WebhookDelivery(SQLModel, table=True):
-    """One event on its way to one endpoint. `claim_id` and `lease_until` fence the sender."""
+    """One event on its way to one endpoint. `claim_id` and `lease_until` fence the sender.
+
+    `cause` is why it is sent: the event itself, a test, or the wish to have it again.
+    """
 
     __tablename__ = "webhook_delivery"
     __table_args__ = (
@@ -90,6 +98,7 @@ class WebhookDelivery(SQLModel, table=True):
     account_id: str
     state: str = "pending"
     attempts: int = 0
+    cause: str = Field(default="event", nullable=False, sa_column_kwargs={"server_default": text("'event'")})
     next_attempt_at: datetime | None = moment()
     claim_id: UUID | None = None
     lease_until: datetime | None = moment()
@@ -113,6 +122,7 @@ class WebhookAttempt(SQLModel, table=True):
     endpoint_id: str
     account_id: str
     number: int
+    cause: str
     status_code: int | None = None
     ms: int = Field(sa_type=BigInteger)
     failure: str | None = None

@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import text
 from sqlmodel import Session
 
 from arachne.accounts import create_account
 from arachne.database import Transaction
 from arachne.errors import Conflict, InvalidOptions, NotFound
 from arachne.ids import new_id
+from arachne.news import News, news_of
 from arachne.schemas.tables import Job
 from arachne.schemas.webhook import EndpointChange, EndpointRequest
 from arachne.webhooks.cancellation import cancel_orphans
@@ -25,6 +27,8 @@ from arachne.webhooks.endpoints import (
 )
 from arachne.webhooks.events import DEFAULT_EVENTS, EVENT_TYPES, check_filters, subscribes
 from arachne.webhooks.outbox import emit_image_events, emit_job_event
+
+from .conftest import add_job
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -117,7 +121,7 @@ def test_a_terminal_event_exists_once(world: "World") -> None:
 
 
 def test_events_go_to_subscribers_of_the_account(world: "World") -> None:
-    """Filters choose; other accounts, disabled and deleted endpoints get nothing; unheard minor events aren't kept."""
+    """Filters choose; other accounts, disabled and deleted endpoints get nothing."""
     with world.database.transaction() as transaction:
         stranger = create_account(transaction.session, "stranger").account_id
     wanted = {world.endpoint(URL, events=filters).endpoint_id for filters in (["job.*"], ["job.completed"], ["*"])}
@@ -138,13 +142,18 @@ def test_events_go_to_subscribers_of_the_account(world: "World") -> None:
     assert rows == [(1,), (2,)]
 
 
-def test_minor_events_nobody_wants_are_not_kept(world: "World") -> None:
-    """Without a subscriber `job.started` and `image.*` write nothing and use no sequence number."""
+def test_events_nobody_subscribed_to_are_kept_for_the_feed(world: "World") -> None:
+    """Without a subscriber `job.started` and `image.*` are written and numbered, and nothing is to be delivered."""
     with world.database.transaction() as transaction:
-        job = _running_job(world, transaction.session)
-        assert emit_job_event(transaction.session, world.settings, job, "job.started") == 0
-    assert world.sql("SELECT count(*) FROM webhook_message") == [(0,)]
-    assert world.sql("SELECT sequence FROM job") == [(0,)]
+        session = transaction.session
+        job = add_job(session, world.account_id, 1, state="processing")
+        assert emit_job_event(session, world.settings, job, "job.started") == 0
+        image_id = str(session.connection().execute(text("SELECT image_id FROM image")).scalar_one())
+        assert emit_image_events(session, world.settings, job, [("image.completed", image_id)]) == 0
+        assert news_of(session) == News({job.job_id}, deliveries=False)
+    found = world.sql("SELECT type, sequence FROM webhook_message ORDER BY sequence")
+    assert found == [("job.started", 1), ("image.completed", 2)]
+    assert world.sql("SELECT count(*) FROM webhook_delivery") == [(0,)]
 
 
 def test_orphans_are_cancelled(world: "World") -> None:
