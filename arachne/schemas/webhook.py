@@ -44,15 +44,15 @@ class RotateRequest(_Wire):
 
 
 class RecoverRequest(_Wire):
-    """Which events to send that an endpoint missed: from `since` to before `until`, by default now."""
+    """Which events an endpoint missed: from `since`, else since it was made, to before `until`, else to now."""
 
-    since: AwareDatetime
+    since: AwareDatetime | None = None
     until: AwareDatetime | None = None
     dry_run: bool = False
 
     @model_validator(mode="after")
     def _forward(self) -> "RecoverRequest":
-        if self.until is not None and self.since >= self.until:
+        if self.since is not None and self.until is not None and self.since >= self.until:
             raise ValueError("`since` must be before `until`")
         return self
 

@@ -51,14 +51,15 @@ def recover(
     account_id: str,
     endpoint_id: str,
     *,
-    since: datetime,
-    until: datetime | None,
-    dry_run: bool,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    dry_run: bool = False,
     limit: int = MAX_AT_ONCE,
 ) -> Recovery:
-    """What the endpoint missed from `since` to before `until`, or to now; due now, unless `dry_run`.
+    """What the endpoint missed from `since`, else since it was made, to before `until`, else to now.
 
-    Each begins its retry schedule anew. What is on its way already is not among it: a second call sends nothing.
+    It is due now, each on a retry schedule begun anew, unless `dry_run`. What is on its way already is not among it, so
+    that a second call sends nothing twice.
 
     Raises:
         NotFound: this account has no such endpoint.
@@ -67,7 +68,7 @@ def recover(
     endpoint = find_endpoint(session, account_id, endpoint_id, for_change=not dry_run)
     if not endpoint.enabled:
         raise Conflict("The endpoint is disabled; enable it first.")
-    rows = _find(session, endpoint, since, until, limit + 1)
+    rows = _find(session, endpoint, since or endpoint.created_at, until, limit + 1)
     missed = [
         MissedView(message_id=row.message_id, event=row.type, created_at=row.created_at, status=row.state)
         for row in rows[:limit]

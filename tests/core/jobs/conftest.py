@@ -122,6 +122,10 @@ class Queue:
         """The types of the job's events."""
         return self.column("SELECT type FROM webhook_message WHERE job_id = :it ORDER BY sequence", it=job_id)
 
+    def ends(self, job_id: str) -> list[str]:
+        """The types of the job's events that tell of its end: there is to be one."""
+        return [event for event in self.events(job_id) if event.startswith("job.") and event != "job.started"]
+
     def column(self, statement: str, **values: object) -> list[Any]:
         """The first column of what a statement answers."""
         with self.database.transaction() as transaction:

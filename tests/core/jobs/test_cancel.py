@@ -28,7 +28,7 @@ def test_open_images_are_cancelled_and_finished_ones_kept(queue) -> None:
     assert [image.state for image in queue.images(job_id)] == ["completed", "cancelled", "cancelled", "cancelled"]
     assert queue.column("SELECT count(*) FROM usage_entry") == [1]
     assert not queue.complete(running).written
-    assert queue.events(job_id) == ["job.cancelled"]
+    assert queue.ends(job_id) == ["job.cancelled"]
 
 
 def test_cancelling_twice_or_too_late_changes_nothing(queue) -> None:
@@ -42,7 +42,7 @@ def test_cancelling_twice_or_too_late_changes_nothing(queue) -> None:
     cancel_now(queue, other)
     cancel_now(queue, other)
     assert queue.job(other).cancelled == 1
-    assert queue.events(other) == ["job.cancelled"]
+    assert queue.ends(other) == ["job.cancelled"]
 
 
 async def test_cancel_on_the_event_loop(queue, async_database: AsyncDatabase) -> None:
@@ -85,7 +85,7 @@ def test_finishing_and_cancelling_at_once(queue) -> None:
         assert counted == {"completed": job.completed, "cancelled": job.cancelled}
         assert job.completed + job.cancelled == job.total
         assert job.cached == sum(image.cached for image in images)
-        assert queue.events(job_id) == [f"job.{job.state}"]
+        assert queue.ends(job_id) == [f"job.{job.state}"]
     assert queue.column("SELECT count(*) FROM usage_entry") == queue.column(
         "SELECT count(*) FROM image WHERE state = 'completed'"
     )

@@ -50,7 +50,7 @@ def test_last_image_closes_the_job(queue, outcomes: str, state: str) -> None:
     """A job's state follows from its images, and its terminal event is written once, with the last of them."""
     job_id = queue.submit("one", "two")
     for image, outcome in zip(queue.claim(queue.worker()), outcomes, strict=True):
-        assert queue.events(job_id) == []
+        assert queue.ends(job_id) == []
         if outcome == "c":
             queue.complete(image)
         else:
@@ -59,7 +59,7 @@ def test_last_image_closes_the_job(queue, outcomes: str, state: str) -> None:
     assert job.state == state
     assert (job.completed, job.failed) == (outcomes.count("c"), outcomes.count("f"))
     assert job.started_at <= job.finished_at < job.expires_at
-    assert queue.events(job_id) == [f"job.{state}"]
+    assert queue.ends(job_id) == [f"job.{state}"]
 
 
 def test_failed_image_says_why(queue) -> None:

@@ -62,7 +62,7 @@ def test_image_that_outlives_too_many_workers_fails(queue) -> None:
         assert row.state == ("queued" if losses <= MAX_LOST_LEASES else "failed")
     assert row.error_code == "worker_lost"
     assert queue.job(job_id).state == "failed"
-    assert queue.events(job_id) == ["job.failed"]
+    assert queue.ends(job_id) == ["job.failed"]
 
 
 def test_deadline_ends_a_job_in_any_state(queue) -> None:
@@ -77,7 +77,7 @@ def test_deadline_ends_a_job_in_any_state(queue) -> None:
     job = queue.job(job_id)
     assert (job.state, job.completed, job.failed) == ("partial", 1, 3)
     assert [image.error_code for image in queue.images(job_id)] == [None] + ["deadline_exceeded"] * 3
-    assert queue.events(job_id) == ["job.partial"]
+    assert queue.ends(job_id) == ["job.partial"]
 
 
 def test_job_whose_images_ended_without_it_is_closed(queue) -> None:
@@ -88,7 +88,7 @@ def test_job_whose_images_ended_without_it_is_closed(queue) -> None:
     assert reconcile(queue.database, queue.settings).closed == 1
     job = queue.job(job_id)
     assert (job.state, job.failed, job.cancelled) == ("cancelled", 1, 1)
-    assert queue.events(job_id) == ["job.cancelled"]
+    assert queue.ends(job_id) == ["job.cancelled"]
 
 
 def test_reconciling_again_changes_nothing(queue) -> None:
