@@ -20,6 +20,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.acceptance.picture_host import PictureHost
 from tests.acceptance.receiver import Receiver
 
 READY = re.compile(r"ready (http://\S+)")
@@ -87,10 +88,22 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="session")
-def product(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Product]:
-    """The product, stopped at the end without leaving a process."""
-    allowed = json.dumps([f"127.0.0.1:{receiver.port}"])
-    with running_product(tmp_path_factory.mktemp("product") / "data", ARACHNE_WEBHOOK_EGRESS_ALLOW=allowed) as running:
+def picture_host() -> Iterator[PictureHost]:
+    """A host of pictures on loopback."""
+    with PictureHost() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def product(
+    tmp_path_factory: pytest.TempPathFactory, receiver: Receiver, picture_host: PictureHost
+) -> Iterator[Product]:
+    """The product, stopped at the end without leaving a process. It may call the receiver and the host of pictures."""
+    allowed = {
+        "ARACHNE_WEBHOOK_EGRESS_ALLOW": json.dumps([f"127.0.0.1:{receiver.port}"]),
+        "ARACHNE_IMAGE_EGRESS_ALLOW": json.dumps([f"127.0.0.1:{picture_host.port}"]),
+    }
+    with running_product(tmp_path_factory.mktemp("product") / "data", **allowed) as running:
         yield running
 
 

@@ -1,0 +1,97 @@
+"""An IO worker killed while it fetches images: another one fetches them, and nothing is lost or done twice."""
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from sqlalchemy import text
+
+from arachne.jobs.fetch_claim import PER_HOST
+from arachne.jobs.reconcile import release_worker
+from tests.core.fetching.conftest import png
+
+pytestmark = pytest.mark.chaos
+IO = "io.run(Settings.load())"
+NUMBER = 3 * PER_HOST
+
+
+@dataclass
+class HangingHost:
+    """A host on loopback that hangs until `release`; then it answers with a picture for each path."""
+
+    port: int = 0
+    asked: list[str] = field(default_factory=list)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    ready: threading.Event = field(default_factory=threading.Event)
+
+    def release(self) -> None:
+        """Answer from now on."""
+        self.loop.call_soon_threadsafe(self.released.set)
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Answer until `stop`."""
+        server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self.ready.set()
+        await stop.wait()
+        server.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
+        self.asked.append(path)
+        await self.released.wait()
+        body = png(int(path.strip("/")))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        writer.close()
+
+
+@pytest.fixture
+def host() -> Iterator[HangingHost]:
+    """A host that hangs."""
+    made, stop = HangingHost(), asyncio.Event()
+    thread = threading.Thread(target=made.loop.run_until_complete, args=(made.serve(stop),))
+    thread.start()
+    assert made.ready.wait(10)
+    yield made
+    made.loop.call_soon_threadsafe(stop.set)
+    thread.join()
+    made.loop.close()
+
+
+@pytest.mark.parametrize("reaped", [True, False])
+def test_killed_fetcher_loses_nothing(service, part_process, eventually, host: HangingHost, reaped: bool) -> None:
+    """After kill -9 in mid-fetch another worker goes on: at once where a supervisor tells, else after the lease."""
+    variables = {
+        "ARACHNE_IMAGE_EGRESS_ALLOW": json.dumps([f"127.0.0.1:{host.port}"]),
+        "ARACHNE_EGRESS_ALLOW_HTTP": "true",
+        "ARACHNE_LEASE_S": "5",
+    }
+    job_id = service.submit(*(str(n) for n in range(NUMBER)))
+    with service.database.transaction() as transaction:
+        transaction.session.execute(
+            text(
+                "UPDATE image SET state = 'fetching', fetch_at = now(), sha256 = NULL, source_host = '127.0.0.1', "
+                "source_url = format('http://127.0.0.1:%s/%s', CAST(:port AS text), index)"
+            ),
+            {"port": str(host.port)},
+        )
+    with part_process(IO, **variables) as victim:
+        eventually(lambda: len(host.asked) == PER_HOST)
+        victim.kill()
+        victim.wait()
+        if reaped:
+            service.database.run(release_worker, host=os.uname().nodename, pid=victim.pid)
+        with part_process(IO, **variables):
+            host.release()
+            eventually(lambda: {image.state for image in service.images(job_id)} == {"queued"})
+    images = service.images(job_id)
+    assert len({image.sha256 for image in images}) == NUMBER
+    assert {image.fetch_attempts for image in images} == {1}
+    assert sum(image.lost_leases for image in images) == PER_HOST
+    assert len(host.asked) == NUMBER + PER_HOST
+    assert service.scalar("SELECT count(*) FROM webhook_message WHERE type LIKE 'image.%'") == 0
