@@ -1,6 +1,7 @@
 """The gate to the GPU on the whole product, with a stand-in for Ollama in the GPU's place.
 
-busy    images a second as a share of P/L, which is set to half of what the CPU stages feed
+busy    images a second as a share of P/L, which is set to a part of what the CPU stages feed; that is measured again
+        afterwards, since with less than P/L of it the GPU has to wait
 swaps   how often the model changes over a random mix of two, and the longest wait against its bound
 faults  what becomes of images where 30 % of all requests fail
 """
@@ -83,12 +84,13 @@ def main() -> None:
     parser.add_argument("what", nargs="?", choices=("busy", "swaps", "faults"), help="one of them; all without")
     parser.add_argument("--images", type=int, default=200, help="images of each measurement")
     parser.add_argument("--parallel", type=int, default=4, help="P, requests in flight")
+    parser.add_argument("--part", type=float, default=0.5, help="P/L as a part of what the CPU stages feed")
     parser.add_argument("--swap-s", type=float, default=2.0, help="S, seconds it takes to load a model")
     parser.add_argument("--switch-after-s", type=float, default=60.0, help="setting VLM_SWITCH_AFTER_S")
     parser.add_argument("--switch-after-requests", type=int, default=50, help="setting VLM_SWITCH_AFTER_REQUESTS")
     given = parser.parse_args()
     with bench(given) as running:
-        feed = measure_feed(running)
+        feed = measure_feed(running, 910_000)
         for name in [given.what] if given.what else ["busy", "swaps", "faults"]:
             measure = {"busy": measure_busy, "swaps": measure_swaps, "faults": measure_faults}[name]
             sys.stdout.write(json.dumps({"bench": name} | measure(running, given, feed)) + "\n")
@@ -128,16 +130,16 @@ def client(service: Service) -> Iterator[httpx.Client]:
         yield api
 
 
-def measure_feed(running: Bench, number: int = 60) -> float:
+def measure_feed(running: Bench, first: int, number: int = 60) -> float:
     """Images a second of the stages before the description, alone."""
-    running.finished_s(running.send(range(900_000, 900_008), UNTIL_STRUCTURE))  # subprocesses have to start
-    ends = [end for _, end in running.finished_s(running.send(range(910_000, 910_000 + number), UNTIL_STRUCTURE))]
+    running.finished_s(running.send(range(first, first + 8), UNTIL_STRUCTURE))  # subprocesses have to start
+    ends = [end for _, end in running.finished_s(running.send(range(first + 8, first + 8 + number), UNTIL_STRUCTURE))]
     return (number - 1) / (ends[-1] - ends[0])
 
 
 def measure_busy(running: Bench, given: argparse.Namespace, feed: float) -> dict[str, object]:
     """Images a second over P/L, from the first request to the last answer; a full GPU has 1."""
-    answer_s = 2 * given.parallel / feed
+    answer_s = given.parallel / feed / given.part
     running.server.change(answer_s=answer_s, swap_s=0.0)
     ends = [end for _, end in running.finished_s(running.send(range(given.images), {}))]
     span_s = ends[-1] - ends[0] + answer_s
@@ -145,6 +147,7 @@ def measure_busy(running: Bench, given: argparse.Namespace, feed: float) -> dict
     return {
         "images": given.images,
         "feed_per_s": round(feed, 2),
+        "feed_afterwards_per_s": round(measure_feed(running, 920_000), 2),
         "p_over_l": round(given.parallel / answer_s, 2),
         "images_per_s": round(given.images / span_s, 2),
         "share": round(given.images / span_s / (given.parallel / answer_s), 3),
