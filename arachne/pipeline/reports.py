@@ -74,9 +74,11 @@ class Reports:
         return [self.entries[name] for name in STAGE_NAMES]
 
     def _note(self, name: StageName, status: StageStatus, started: float, reason: str | None) -> None:
-        before = self.entries[name].ms if name in self.entries else 0.0  # a stage may run again on the turned picture
-        ms = round(before + (time.perf_counter() - started) * 1000, 2)
-        self.entries[name] = StageReport(name=name, status=status, ms=ms, cached=False, reason=reason)
+        """Report a run; a stage may run again on the picture seen otherwise, and its worst run counts."""
+        report = StageReport(
+            name=name, status=status, ms=round((time.perf_counter() - started) * 1000, 2), cached=False, reason=reason
+        )
+        self.entries[name] = summed([[self.entries[name]], [report]])[0] if name in self.entries else report
 
 
 def is_degraded(reports: list[StageReport]) -> bool:

@@ -1,60 +1,27 @@
 """An image's bytes through the stages; the eight are called one by one so that each hand-over is typed."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import cv2
 import numpy as np
 
 from arachne.pipeline.fingerprint import pipeline_version
+from arachne.pipeline.looking import Run, prepare, read_page, turn_upright
 from arachne.pipeline.plan import ReadRequest, needed_stages
 from arachne.pipeline.reports import Reports, is_degraded, summed
-from arachne.schemas.result import Colour, Geometry, ImageInfo, Quality, Result, StageName, Visual
-from arachne.stages.arrays import Box, Rgb
+from arachne.schemas.result import Colour, Geometry, ImageInfo, Quality, Result, Visual
+from arachne.stages.arrays import Rgb
 from arachne.stages.assess import Assessment, AssessOptions, assess
 from arachne.stages.decode import Decoded, DecodeOptions, decode
 from arachne.stages.describe import skipped_reason
-from arachne.stages.enhance import Enhanced, EnhanceOptions, enhance
 from arachne.stages.markup import clean
 from arachne.stages.rapid import SecondReader, look
-from arachne.stages.read import Overview, Reading, ReadOptions, look_over
+from arachne.stages.read import Reading
 from arachne.stages.scan import clean_scan
-from arachne.stages.script import choose_languages, probing_languages
-from arachne.stages.segment import Region, SegmentOptions, Segments, segment
 from arachne.stages.structure import Structured, StructureOptions, structure
-from arachne.stages.twice import TwiceOptions, read_twice
-from arachne.stages.upright import Upright, UprightOptions, is_upright, level, upright
+from arachne.stages.upright import Upright, level
 
 PAGE_BREAK = "\f"
-_FAST_GLYPH_PX = 17
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What all stages of one picture share."""
-
-    request: ReadRequest
-    needed: tuple[StageName, ...]
-    deadline: float
-    reports: Reports
-    second: SecondReader | None
-
-    @property
-    def glyph_px(self) -> float:
-        """The height of text to read at; `fast` has fewer pixels to look at."""
-        return _FAST_GLYPH_PX if self.is_fast else EnhanceOptions().glyph_px
-
-    @property
-    def turning(self) -> UprightOptions:
-        """How pictures are turned."""
-        request = self.request
-        probed = probing_languages(request.languages, request.tessdata_dir)
-        return UprightOptions(request.tessdata_dir, probed, self.deadline)
-
-    @property
-    def is_fast(self) -> bool:
-        """Whether nothing is read again."""
-        return self.request.options.detail_level == "fast"
 
 
 @dataclass
@@ -81,18 +48,18 @@ def read_image(data: bytes, request: ReadRequest, second: SecondReader = look) -
     limits = DecodeOptions(request.max_pixels, request.max_frames, request.options.frames)
     decoded = reports.must("decode", lambda: decode(data, limits))
     twice = None if request.options.detail_level == "fast" else second
-    first = _page_result(decoded, 0, _Run(request, needed, deadline, reports, twice))
+    first = _page_result(decoded, 0, Run(request, needed, deadline, reports, twice))
     if request.options.frames == "first":
         return first
     pages = [first]
     for index in range(1, len(decoded.frames)):
         # All frames are decoded at once; the time is on the first page's report.
         told = reports.entries["decode"].model_copy(update={"ms": 0.0})
-        pages.append(_page_result(decoded, index, _Run(request, needed, deadline, Reports({"decode": told}), twice)))
+        pages.append(_page_result(decoded, index, Run(request, needed, deadline, Reports({"decode": told}), twice)))
     return _joined(pages)
 
 
-def _page_result(decoded: Decoded, index: int, run: _Run) -> Result:
+def _page_result(decoded: Decoded, index: int, run: Run) -> Result:
     rgb = decoded.frames[index]
     page = _run(rgb, run)
     assessment, turned, reading, structured = page.assessment, page.upright, page.reading, page.structured
@@ -119,7 +86,7 @@ def _page_result(decoded: Decoded, index: int, run: _Run) -> Result:
     )
 
 
-def _run(rgb: Rgb, run: _Run) -> _Page:
+def _run(rgb: Rgb, run: Run) -> _Page:
     """Stages 2 to 8 on one picture, as far as they are needed."""
     page, reports = _Page(), run.reports
     if "assess" in run.needed:
@@ -134,94 +101,34 @@ def _run(rgb: Rgb, run: _Run) -> _Page:
     if "read" in run.needed:
         _run_reading(page, rgb, flat, run)
     elif "upright" in run.needed:
-        page.upright = _upright(flat, run)
+        page.upright = turn_upright(flat, run)
         if "enhance" in run.needed:
-            _look(page.upright, run)
+            prepare(page.upright, run)
     if "describe" in run.needed:
         reports.skip("describe", skipped_reason(configured=run.request.vlm_configured))
     return page
 
 
-def _assess(rgb: Rgb, run: _Run) -> tuple[Assessment | None, Assessment | None, Rgb]:
+def _run_reading(page: _Page, rgb: Rgb, flat: Upright, run: Run) -> None:
+    """Stages 4 to 7; what they find goes into the page."""
+    reports, found = run.reports, read_page(rgb, flat, run)
+    page.upright, page.reading, page.languages = found.turned, found.reading, found.languages
+    if found.reading.degraded:
+        reports.degrade("read", found.reading.degraded)
+    if "structure" in run.needed:
+        words, gray = found.reading.words, found.enhanced.gray
+        transform = found.enhanced.transform @ found.turned.transform
+        aim = StructureOptions(profile=run.request.options.profile)
+        page.structured = reports.may("structure", lambda: structure(words, gray, rgb, transform, aim), lambda: None)
+
+
+def _assess(rgb: Rgb, run: Run) -> tuple[Assessment | None, Assessment | None, Rgb]:
     """What the picture is like, what the one to read is like, and that picture: a scan is cleaned."""
     found = assess(rgb, AssessOptions())
     if run.request.options.profile != "document":
         return found, found, rgb
     seen = clean_scan(rgb, found.text_height_px)
     return found, found if seen is rgb else assess(seen, AssessOptions()), seen
-
-
-@dataclass(frozen=True)
-class _Looked:
-    """A picture on its way to being read."""
-
-    turned: Upright
-    enhanced: Enhanced
-    regions: tuple[Region, ...]
-
-
-def _upright(flat: Upright, run: _Run) -> Upright:
-    return run.reports.may("upright", lambda: upright(flat, run.turning), lambda: flat)
-
-
-def _look(turned: Upright, run: _Run) -> _Looked:
-    """Stages 4 and 5."""
-    aim = EnhanceOptions(glyph_px=run.glyph_px)
-    enhanced = run.reports.may(
-        "enhance", lambda: enhance(turned.rgb, turned.text_height_px, aim), lambda: _plain_gray(turned.rgb)
-    )
-    if "segment" not in run.needed:
-        return _Looked(turned, enhanced, ())
-    options = SegmentOptions()
-    segments = run.reports.may("segment", lambda: segment(enhanced.gray, options), lambda: _one_region(enhanced))
-    return _Looked(turned, enhanced, segments.regions)
-
-
-def _run_reading(page: _Page, rgb: Rgb, flat: Upright, run: _Run) -> None:
-    """Stages 4 to 7, with quarter turns tried where the page reads badly as it stands."""
-    reports = run.reports
-    looked = _look(flat, run)
-    how, over = reports.must("read", lambda: _look_over(looked, run))
-    if not is_upright(over.words):
-        page.upright = _upright(flat, run)
-        if page.upright.rotation_deg:
-            looked = _look(page.upright, run)
-            how, over = reports.must("read", lambda: _look_over(looked, run))
-    gray = looked.enhanced.gray
-    reading, page.languages = (
-        reports.must("read", lambda: read_twice(over, how, run.second, TwiceOptions())),
-        how.languages,
-    )
-    page.reading = reading
-    if reading.degraded:
-        reports.degrade("read", reading.degraded)
-    if "structure" in run.needed:
-        transform = looked.enhanced.transform @ looked.turned.transform
-        aim = StructureOptions(profile=run.request.options.profile)
-        page.structured = reports.may(
-            "structure", lambda: structure(reading.words, gray, rgb, transform, aim), lambda: None
-        )
-
-
-def _look_over(looked: _Looked, run: _Run) -> tuple[ReadOptions, Overview]:
-    """What the page reads like, and in which languages."""
-    request, gray = run.request, looked.enhanced.gray
-    chosen = choose_languages(gray, looked.regions, request.languages, request.tessdata_dir)
-    how = ReadOptions(request.tessdata_dir, chosen, run.deadline, run.glyph_px)
-    if run.is_fast:
-        how = replace(how, max_retries=0, max_missed=0)
-    return how, look_over(gray, looked.regions, how)
-
-
-def _plain_gray(rgb: Rgb) -> Enhanced:
-    gray = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
-    dark = float(np.median(gray)) < 128
-    return Enhanced(np.asarray(255 - gray, dtype=np.uint8) if dark else gray, 1.0, np.eye(3), float(dark))
-
-
-def _one_region(enhanced: Enhanced) -> Segments:
-    height, width = enhanced.gray.shape
-    return Segments((Region("text", Box(0, 0, width, height), EnhanceOptions().glyph_px, 1),))
 
 
 def _plain_text(reading: Reading | None) -> str | None:

@@ -20,10 +20,11 @@ Polarity = Literal["dark", "light", "mixed"]
 
 @dataclass(frozen=True)
 class AssessOptions:
-    """`max_side_px` bounds the work: larger pictures are measured scaled down."""
+    """`max_side_px` bounds the work: larger pictures are measured scaled down; `even_levels` as in `enhance`."""
 
     max_side_px: int = 2400
     palette_colours: int = 6
+    even_levels: int = ink.EVEN
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def assess(rgb: Rgb, options: AssessOptions) -> Assessment:
     small = resized(rgb, scale)
     gray = np.asarray(cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
     sample = _sampled(gray)
-    behind = ink.ground(small, 12)
+    behind = ink.ground(small, 12, options.even_levels)
     apart = ink.distance(small, behind)
     low, high = _spread(gray)
     glyphs = ink.glyph_boxes(ink.mask(apart))

@@ -13,13 +13,17 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class EnhanceOptions:
-    """`glyph_px` is the aimed height of usual characters; scaling stays in bounds and under `max_pixels`."""
+    """`glyph_px` is the aimed height of usual characters; scaling stays in bounds and under `max_pixels`.
+
+    `even_levels` are those within which an area is ground of one colour; photographed surfaces need more.
+    """
 
     glyph_px: float = 20
     min_scale: float = 0.3
     max_scale: float = 4
     max_pixels: int = 12_000_000
     min_stretch: int = 40
+    even_levels: int = ink.EVEN
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ def enhance(rgb: Rgb, text_height_px: float | None, options: EnhanceOptions) -> 
     height, shrink = text_height_px or options.glyph_px, min(1.0, _most(rgb, options))
     displayed = rgb.shape
     rgb, height = resized(rgb, shrink), height * shrink  # before anything larger than the picture is made of it
-    behind = ink.ground(rgb, height)
+    behind = ink.ground(rgb, height, options.even_levels)
     apart = ink.distance(rgb, behind)
     scale = _scale(rgb, height, options)
     gray = _stretched(resized(apart, scale), options)

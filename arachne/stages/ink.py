@@ -17,14 +17,15 @@ _MOST_OUTLINES = 50_000
 MIN_CONTRAST = 14  # gray levels; less is taken for noise
 
 
-def ground(rgb: Rgb, glyph_px: float) -> Rgb:
+def ground(rgb: Rgb, glyph_px: float, even_levels: int = EVEN) -> Rgb:
     """The colour behind the text, uint8 (H, W, 3), for glyphs of about that height.
 
     It is the colour of the nearest even area that is too large to be part of a letter; so it changes exactly where
-    panels and buttons end. Where none is near, as in photographs, it is the median of the surroundings.
+    panels and buttons end. Where none is near, as in photographs, it is the median of the surroundings. `even_levels`
+    are the gray levels within which an area counts as one colour.
     """
     gray = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
-    even = _even_areas(gray, glyph_px)
+    even = _even_areas(gray, glyph_px, even_levels)
     if not even.any():
         return _median_ground(rgb, glyph_px)
     away, labels = cv2.distanceTransformWithLabels(
@@ -44,11 +45,11 @@ def ground(rgb: Rgb, glyph_px: float) -> Rgb:
     return np.asarray(found, dtype=np.uint8)
 
 
-def _even_areas(gray: Gray, glyph_px: float) -> Mask:
+def _even_areas(gray: Gray, glyph_px: float, levels: int) -> Mask:
     """Pixels in areas of one colour that are somewhere wider than the strokes of a letter."""
-    even = _even(gray, 3)
+    even = _even(gray, 3, levels)
     count, labels = cv2.connectedComponents(even.astype(np.uint8), connectivity=4)
-    middles = _even(gray, max(7, round(WIDE * glyph_px)) | 1).astype(np.uint8)
+    middles = _even(gray, max(7, round(WIDE * glyph_px)) | 1, levels).astype(np.uint8)
     # All of the square around such a middle is one area, so of nine neighbours one is enough to tell which.
     grown = cv2.dilate(middles, np.ones((3, 3), np.uint8))[::3, ::3] > 0
     wide = np.zeros(count, np.bool_)
@@ -57,10 +58,10 @@ def _even_areas(gray: Gray, glyph_px: float) -> Mask:
     return np.take(wide, np.asarray(labels, dtype=np.int32))
 
 
-def _even(gray: Gray, side_px: int) -> Mask:
+def _even(gray: Gray, side_px: int, levels: int) -> Mask:
     """Middles of squares in one colour."""
     square = np.ones((side_px, side_px), np.uint8)
-    return np.asarray(cv2.subtract(cv2.dilate(gray, square), cv2.erode(gray, square)) < EVEN)
+    return np.asarray(cv2.subtract(cv2.dilate(gray, square), cv2.erode(gray, square)) < levels)
 
 
 def _median_ground(rgb: Rgb, glyph_px: float) -> Rgb:

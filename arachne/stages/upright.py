@@ -19,7 +19,7 @@ from arachne.stages.arrays import Glyphs, Gray, Rgb, Transform, resized, shiftin
 from arachne.stages.engine import EngineWord
 from arachne.stages.enhance import EnhanceOptions, enhance
 from arachne.stages.perspective import Flattened, flatten
-from arachne.stages.read import mean_confidence
+from arachne.stages.read import ReadWord, mean_confidence
 
 VERSION = 4
 
@@ -46,6 +46,7 @@ class UprightOptions:
     sure: float = 0.78
     probe_px: int = 420
     probe_limit_s: float = 5
+    even_levels: int = ink.EVEN
 
 
 @dataclass(frozen=True)
@@ -69,19 +70,19 @@ def level(rgb: Rgb, boxes: Glyphs | None, text_height_px: float | None, options:
 
     `boxes` are what may be characters in it, looked for where they are None.
     """
-    boxes = _glyphs(rgb, text_height_px) if boxes is None else boxes
+    boxes = _glyphs(rgb, text_height_px, options) if boxes is None else boxes
     if len(boxes) < _FEWEST_GLYPHS:
         return Upright(rgb, 0, 0.0, np.eye(3), text_height_px, boxes)
     levelled, transform, flat_deg = rgb, np.eye(3), 0.0
     flat = _flattened(rgb, boxes, text_height_px, options)
     if flat is not None:
         levelled, transform, flat_deg = flat.rgb, flat.transform, round(flat.turn_deg, 1)
-        boxes = _glyphs(levelled, text_height_px)
+        boxes = _glyphs(levelled, text_height_px, options)
     skew_deg = measure_skew(boxes, options)
     if skew_deg:
         levelled, turn = _turned(levelled, skew_deg)
         transform = turn @ transform
-        boxes = _glyphs(levelled, text_height_px)
+        boxes = _glyphs(levelled, text_height_px, options)
         text_height_px = ink.glyph_height(boxes) or text_height_px
     return Upright(levelled, 0, round(skew_deg + flat_deg, 1), transform, text_height_px, boxes)
 
@@ -108,7 +109,7 @@ def _flattened(rgb: Rgb, boxes: Glyphs, text_height_px: float | None, options: U
     flat = flatten(rgb, boxes)
     if flat is None:
         return None
-    after = _glyphs(flat.rgb, text_height_px)
+    after = _glyphs(flat.rgb, text_height_px, options)
     return flat if _sharpest_at_all(after, options) > _FLAT_GAIN * _sharpest_at_all(boxes, options) else None
 
 
@@ -127,11 +128,11 @@ def _ends(boxes: Glyphs) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float6
     return feet, np.column_stack([boxes[:, 1] + boxes[:, 3] / 2, -boxes[:, 0].astype(np.float64)])
 
 
-def _glyphs(rgb: Rgb, text_height_px: float | None) -> Glyphs:
+def _glyphs(rgb: Rgb, text_height_px: float | None, options: UprightOptions) -> Glyphs:
     """Boxes of glyphs in the picture's pixels; large pictures are looked at scaled down."""
     factor = min(1.0, float((_MOST_PIXELS / (rgb.shape[0] * rgb.shape[1])) ** 0.5))
     small = resized(rgb, factor)
-    apart = ink.distance(small, ink.ground(small, (text_height_px or 12) * factor))
+    apart = ink.distance(small, ink.ground(small, (text_height_px or 12) * factor, options.even_levels))
     return ink.unscaled(ink.glyph_boxes(ink.mask(apart)), factor)
 
 
@@ -216,13 +217,12 @@ def _quarter_turn(rgb: Rgb, boxes: Glyphs, heights_px: dict[int, float | None], 
         words = engine.read(np.ascontiguousarray(probe), _BLOCK, options.probe_limit_s)
         if degrees == 0 and is_upright(words, options.sure):
             return 0
-        confidence, characters = _found(words)
-        worth[degrees] = characters * confidence**3
+        worth[degrees] = worth_of(words)
     best = max(worth, key=lambda degrees: worth[degrees])
     return best if worth[best] > 1.5 * worth[0] + 3 else 0
 
 
-def is_upright(words: Sequence[EngineWord], sure: float = UprightOptions.sure) -> bool:
+def is_upright(words: Sequence[EngineWord | ReadWord], sure: float = UprightOptions.sure) -> bool:
     """Whether a reading is good enough to be of text that stands the right way up.
 
     Tesseract reads a page on its side as well as a level one, though line by line from its foot: its words are upright.
@@ -233,7 +233,13 @@ def is_upright(words: Sequence[EngineWord], sure: float = UprightOptions.sure) -
     return confidence >= sure and characters >= _SURE_CHARACTERS and 2 * lying <= len(long)
 
 
-def _found(words: Sequence[EngineWord]) -> tuple[float, int]:
+def worth_of(words: Sequence[EngineWord | ReadWord]) -> float:
+    """How much a reading is worth beside others of the same picture: characters, by far fewer where unsure."""
+    confidence, characters = _found(words)
+    return characters * confidence**3
+
+
+def _found(words: Sequence[EngineWord | ReadWord]) -> tuple[float, int]:
     """The mean confidence and number of characters, without the words that are most likely noise."""
     words = [word for word in words if word.confidence > _NOISE]
     return mean_confidence(words), sum(len(word.text) for word in words)

@@ -17,6 +17,7 @@ from arachne.pipeline import (
     STAGES,
     ReadRequest,
     described,
+    looking,
     needed_stages,
     options_hash,
     pipeline_version,
@@ -154,7 +155,7 @@ def test_a_failing_stage_degrades(stage: str, ask, monkeypatch: pytest.MonkeyPat
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(running, stage, broken)
+    monkeypatch.setattr(looking if stage in {"upright", "enhance", "segment"} else running, stage, broken)
     result = read_image(drawn("Hello there"), ask())
     assert result.degraded
     assert statuses(result)[stage] == ("failed", "ZeroDivisionError: by zero")
@@ -169,7 +170,7 @@ def test_failing_to_decode_or_read_fails_the_image(ask, monkeypatch: pytest.Monk
     def broken(*_: object) -> None:
         raise ReadFailed("no reader")
 
-    monkeypatch.setattr(running, "read_twice", broken)
+    monkeypatch.setattr(looking, "read_twice", broken)
     with pytest.raises(ReadFailed) as caught:
         read_image(drawn("Hello"), ask())
     assert caught.value.stage == "read"
@@ -180,7 +181,8 @@ def test_too_little_memory_names_the_stage(stage: str, ask, monkeypatch: pytest.
     def greedy(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(running, {"read": "read_twice"}.get(stage, stage), greedy)
+    module, name = (looking, "read_twice") if stage == "read" else (running, stage)
+    monkeypatch.setattr(module, name, greedy)
     with pytest.raises(OutOfMemory) as caught:
         read_image(drawn("Hello"), ask())
     assert caught.value.stage == stage
