@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from arachne.errors import Conflict, NotFound
+from arachne.errors import Conflict, Gone, NotFound
 from arachne.news import news_of
 from arachne.schemas.tables import WebhookAttempt, WebhookDelivery, WebhookMessage
 from arachne.schemas.webhook import DeliveryDetailView, DeliveryStatus, DeliveryView
@@ -78,6 +78,7 @@ def redeliver(session: Session, account_id: str, endpoint_id: str, message_id: s
     Raises:
         NotFound: this account has no such endpoint, or it no such delivery.
         Conflict: the endpoint is disabled, or the delivery is being sent just now.
+        Gone: the event's job was deleted.
     """
     endpoint = find_endpoint(session, account_id, endpoint_id, for_change=True)
     if not endpoint.enabled:
@@ -86,12 +87,15 @@ def redeliver(session: Session, account_id: str, endpoint_id: str, message_id: s
     now = session.exec(select(func.now())).one()
     if delivery.claim_id is not None and delivery.lease_until is not None and delivery.lease_until > now:
         raise Conflict("This delivery is being sent just now.")
+    message = session.get_one(WebhookMessage, message_id)
+    if message.redacted:
+        raise Gone("The event's job was deleted, and what it told is erased.")
     delivery.state, delivery.cause, delivery.next_attempt_at = "pending", "redelivery", now
     delivery.reason = delivery.finished_at = delivery.claim_id = delivery.lease_until = None
     session.add(delivery)
     session.flush()
     news_of(session).deliveries = True
-    return DeliveryView.model_validate(_members(delivery, session.get_one(WebhookMessage, message_id).type))
+    return DeliveryView.model_validate(_members(delivery, message.type))
 
 
 def _find_delivery(session: Session, endpoint_id: str, message_id: str, *, lock: bool = False) -> WebhookDelivery:

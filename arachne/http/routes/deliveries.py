@@ -106,7 +106,7 @@ RESOURCES = (
                 scope="webhooks:manage",
                 policy="other",
                 answers={202: Answer("The delivery, due now", DeliveryView)},
-                errors=(404, 409, 503),
+                errors=(404, 409, 410, 503),
             )
         },
     ),

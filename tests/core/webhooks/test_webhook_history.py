@@ -7,11 +7,14 @@ from random import Random
 from threading import Barrier, Event
 from typing import TYPE_CHECKING
 
+import pytest
 from sqlmodel import Session
 
 from arachne.accounts import create_account
+from arachne.errors import Gone
 from arachne.ids import new_id
 from arachne.webhooks.history import STREAM_BATCH, FeedEvent, Position, erase_events, read_feed, read_job_events
+from arachne.webhooks.log import redeliver
 from arachne.webhooks.outbox import emit_job_event, write_message
 
 from .conftest import add_job
@@ -124,7 +127,7 @@ def test_a_jobs_events_come_in_batches_from_where_the_reader_is(world: "World") 
 
 def test_deletion_leaves_no_more_than_that_it_happened(world: "World") -> None:
     """An erased job's events keep id, type, number and place; results, names and metadata are gone, sends cancelled."""
-    world.endpoint("http://127.0.0.1:9/hook")
+    endpoint = world.endpoint("http://127.0.0.1:9/hook")
     kept, job = world.finish_job(2), world.finish_job(2, labels={"order": "secret"})
     before = read(world, START)
     assert world.database.run(lambda tx: erase_events(tx.session, job.job_id)) == 1
@@ -137,3 +140,7 @@ def test_deletion_leaves_no_more_than_that_it_happened(world: "World") -> None:
     states = world.sql("SELECT m.job_id, d.state FROM webhook_delivery d JOIN webhook_message m USING (message_id)")
     assert dict(states) == {kept.job_id: "pending", job.job_id: "cancelled"}  # type: ignore[arg-type]
     assert world.database.run(lambda tx: erase_events(tx.session, job.job_id)) == 0
+    with pytest.raises(Gone):
+        world.database.run(
+            lambda tx: redeliver(tx.session, world.account_id, endpoint.endpoint_id, after[1].message_id)
+        )

@@ -15,6 +15,7 @@ from arachne.ids import new_id
 from arachne.news import News, news_of
 from arachne.schemas.tables import Job
 from arachne.schemas.webhook import EndpointChange, EndpointRequest
+from arachne.webhooks.body import load_images
 from arachne.webhooks.cancellation import cancel_orphans
 from arachne.webhooks.endpoint_secrets import rotate_endpoint_secret
 from arachne.webhooks.endpoints import (
@@ -154,6 +155,21 @@ def test_events_nobody_subscribed_to_are_kept_for_the_feed(world: "World") -> No
     found = world.sql("SELECT type, sequence FROM webhook_message ORDER BY sequence")
     assert found == [("job.started", 1), ("image.completed", 2)]
     assert world.sql("SELECT count(*) FROM webhook_delivery") == [(0,)]
+
+
+def test_deliverers_hear_of_every_event_somebody_wants(world: "World") -> None:
+    """A start, an image and an end that an endpoint wants are news for whoever delivers, each by itself."""
+    world.endpoint(URL, events=["*"])
+    for event in ("job.started", "job.completed"):
+        with world.database.transaction() as transaction:
+            job = add_job(transaction.session, world.account_id, 1)
+            emit_job_event(transaction.session, world.settings, job, event)
+            assert news_of(transaction.session) == News({job.job_id}, deliveries=True)
+    with world.database.transaction() as transaction:
+        job = add_job(transaction.session, world.account_id, 1)
+        (image,) = load_images(transaction.session, job.job_id)
+        emit_image_events(transaction.session, world.settings, job, [("image.completed", image.image_id)])
+        assert news_of(transaction.session) == News({job.job_id}, deliveries=True)
 
 
 def test_orphans_are_cancelled(world: "World") -> None:
