@@ -5,6 +5,7 @@ Postgres holds every timer and claim, so that any number of engines share the wo
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import closing, suppress
 from uuid import UUID
@@ -14,20 +15,23 @@ import aiohttp
 from arachne.errors import ImageError, Unavailable
 from arachne.fetching.arrival import take_in
 from arachne.fetching.download import download
-from arachne.fetching.faults import judge
+from arachne.fetching.faults import AnswerRejectedError, Fault, judge
 from arachne.fetching.means import Means
 from arachne.jobs.fetch_claim import Cursor, Fetch, Fetches, claim_fetches, find_lost_fetches
 from arachne.jobs.fetch_finish import Fetched, fetch_later, finish_fetched, finish_unfetched
 from arachne.jobs.fetch_recovery import give_fetches_back, recover_unheld_fetches
 from arachne.jobs.submit import NewImage
 from arachne.net.client import guarded_session
+from arachne.net.failures import classify
 from arachne.net.policy import EgressPolicy, image_policy
 from arachne.net.resolver import Lookup, look_up
+from arachne.net.urls import redact_query
 from arachne.spool import Spool
 
 log = logging.getLogger(__name__)
 
-MAX_IN_FLIGHT = 64
+MAX_IN_FLIGHT = 256
+NEARLY_FULL_PLACES = 64  # of these, the last ones, kept for accounts that have hardly any images under way
 CLAIM_AT_ONCE = 32
 STORE_AT_ONCE = 4  # images whole in memory, on their way from the spool to the store
 CONNECT_TIMEOUT_S = 10.0
@@ -50,6 +54,7 @@ class FetchEngine:
         self._tick_s = tick_s
         self._cursor = Cursor()
         self._held: dict[ClaimId, asyncio.Task[None]] = {}
+        self._bringing: set[ClaimId] = set()  # of these, those of which nothing is being written yet
         self._signal = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._store_gate = asyncio.Semaphore(STORE_AT_ONCE)
@@ -117,27 +122,27 @@ class FetchEngine:
 
     def _cut(self, claims: Iterable[ClaimId]) -> None:
         for one in claims:
-            if one in self._held:
+            if one in self._bringing:
                 self._held[one].cancel()
 
     async def _fill(self, session: aiohttp.ClientSession) -> None:
         """Claim into the free places, walking the hosts once round."""
         ends_reached = 0
-        while (free := min(MAX_IN_FLIGHT - len(self._held), CLAIM_AT_ONCE)) > 0 and ends_reached < 2:
-            began_at = self._cursor
-            found = await self._claim(free)
+        while (free := MAX_IN_FLIGHT - len(self._held)) > 0 and ends_reached < 2:
+            began_at, limit = self._cursor, min(free, CLAIM_AT_ONCE)
+            found = await self._claim(limit, nearly_full=free <= NEARLY_FULL_PLACES)
             self._cursor = found.cursor
             for fetch in found.images:
                 self._start(session, fetch)
-            if len(found.images) < free and self._cursor == Cursor():
+            if len(found.images) < limit and self._cursor == Cursor():
                 ends_reached += 2 if began_at == Cursor() else 1
 
-    async def _claim(self, limit: int) -> Fetches:
-        means = self._means
-        return await means.database.run(claim_fetches, means.worker_id(), limit, means.settings, cursor=self._cursor)
+    async def _claim(self, limit: int, *, nearly_full: bool) -> Fetches:
+        run, worker_id, settings = self._means.database.run, self._means.worker_id(), self._means.settings
+        return await run(claim_fetches, worker_id, limit, settings, cursor=self._cursor, nearly_full=nearly_full)
 
     def _start(self, session: aiohttp.ClientSession, fetch: Fetch) -> None:
-        claim = (fetch.image_id, fetch.claim_id)
+        claim = _claim_of(fetch)
         task = asyncio.create_task(self._fetch_safely(session, fetch))
         self._held[claim] = task
 
@@ -172,19 +177,25 @@ class FetchEngine:
             return await run(finish_unfetched, fetch, error, settings)
         except Exception as error:  # whatever it is, the image must end
             fault = judge(error, fetch.attempts)
+            _log_fault(fetch, fault, error)
             if fault.retry_s is not None:
                 return await run(fetch_later, fetch, fault.retry_s, counted=True)
-            log.info("image %s: %s", fetch.image_id, fault.error.message)
             return await run(finish_unfetched, fetch, fault.error, settings)
         return await run(finish_fetched, fetch, image, settings)
 
     async def _bring(self, session: aiohttp.ClientSession, fetch: Fetch) -> NewImage:
-        means, settings = self._means, self._means.settings
+        settings = self._means.settings
         max_bytes, timeout_s = settings.max_image_bytes, settings.image_fetch_timeout_s
-        with closing(Spool()) as spool:
-            found = await download(session, self._policy, fetch.url, spool, max_bytes=max_bytes, timeout_s=timeout_s)
-            async with self._store_gate:
-                return await take_in(means, fetch, found, spool)
+        self._bringing.add(_claim_of(fetch))
+        try:
+            with closing(Spool()) as spool:
+                found = await download(
+                    session, self._policy, fetch.url, spool, max_bytes=max_bytes, timeout_s=timeout_s
+                )
+                async with self._store_gate:
+                    return await take_in(self._means, fetch, found, spool)
+        finally:
+            self._bringing.discard(_claim_of(fetch))
 
     async def _leave(self) -> None:
         if self._held:
@@ -193,6 +204,18 @@ class FetchEngine:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         await _survive(self._means.database.run(give_fetches_back, self._means.worker_id()))
+
+
+def _claim_of(fetch: Fetch) -> ClaimId:
+    return fetch.image_id, fetch.claim_id
+
+
+def _log_fault(fetch: Fetch, fault: Fault, error: Exception) -> None:
+    """What failed is logged; of our own faults the place as well, but never their text, which may hold the URL."""
+    log.info("image %s from %s: %s", fetch.image_id, redact_query(fetch.url), fault.error.message)
+    if classify(error) == "ours" and not isinstance(error, AnswerRejectedError):
+        where = "".join(traceback.format_tb(error.__traceback__))
+        log.error("image %s could not be fetched for a %s:\n%s", fetch.image_id, type(error).__name__, where)
 
 
 async def _survive(work: Awaitable[object]) -> None:

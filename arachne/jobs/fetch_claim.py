@@ -15,9 +15,10 @@ from arachne.jobs.closing import start_jobs
 from arachne.locks import Lock, lock
 from arachne.settings import Settings
 
-WINDOW = 256  # pairs of account and host walked in one claim
+WINDOW = 128  # pairs of account and host walked in one claim
 PER_HOST = 8  # images fetched from one host at a time, over all accounts and workers
 PER_ACCOUNT = 32  # and for one account, so that many slow hosts of its are no way round
+PER_ACCOUNT_WHEN_FULL = 4  # with few places left: whoever comes now finds one, however many accounts have slow hosts
 
 # Pairs of account and host are walked by a loose index scan from where the last claim ended, each giving at most what
 # its host may have in flight: however many images wait for a slow host, they never fill the window.
@@ -97,12 +98,22 @@ class Fetches(NamedTuple):
 
 
 def claim_fetches(
-    transaction: Transaction, worker_id: str, limit: int, settings: Settings, *, cursor: Cursor | None = None
+    transaction: Transaction,
+    worker_id: str,
+    limit: int,
+    settings: Settings,
+    *,
+    cursor: Cursor | None = None,
+    nearly_full: bool = False,
 ) -> Fetches:
-    """Up to `limit` due images, now held by `worker_id`, their jobs `processing`."""
+    """Up to `limit` due images, now held by `worker_id`, their jobs `processing`.
+
+    A worker that is `nearly_full` gets images of accounts alone that have hardly any under way.
+    """
     lock(transaction, Lock.FETCHES)  # before the claim's own snapshot is taken: each counts what the others hold
     claim_id = uuid4()
-    bounds = {"window": WINDOW, "per_host": PER_HOST, "per_account": PER_ACCOUNT, "limit": limit}
+    per_account = PER_ACCOUNT_WHEN_FULL if nearly_full else PER_ACCOUNT
+    bounds = {"window": WINDOW, "per_host": PER_HOST, "per_account": per_account, "limit": limit}
     at = cursor or Cursor()
     holder = {"claim_id": claim_id, "worker_id": worker_id}
     values = {"account_id": at.account_id, "host": at.host, **bounds, **holder}

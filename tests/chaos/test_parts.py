@@ -30,7 +30,9 @@ def test_io_worker_takes_wake_ups(service, part_process, eventually) -> None:
     broker, waker = make_broker(service.settings), Waker(service.settings)
     with part_process(IO):
         waker.wake_webhooks()
-        eventually(lambda: not waker._wanted and broker.count_waiting("webhooks") == 0)
+        waker.wake_fetches()
+        eventually(lambda: not waker._wanted)
+        eventually(lambda: broker.count_waiting("webhooks") == broker.count_waiting("fetches") == 0)
     waker.close()
     broker.client.close()
 

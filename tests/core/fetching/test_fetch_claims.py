@@ -58,6 +58,17 @@ async def test_many_hosts_are_no_way_round_for_one_account(fetching: Fetching) -
     assert accounts.index(fetching.accounts["modest"]) < 2
 
 
+async def test_a_nearly_full_worker_keeps_places_for_whoever_comes_now(fetching: Fetching) -> None:
+    """Accounts with much under way get no more of them, one with nothing does."""
+    worker_id, run = await worker(fetching), fetching.database.run
+    await fetching.submit(*(f"http://h{n}.example.com/a.png" for n in range(20)), account="greedy")
+    await claim(fetching, worker_id, fetch_claim.PER_ACCOUNT_WHEN_FULL)
+    await fetching.submit(*(f"http://n{n}.example.com/a.png" for n in range(20)), account="new")
+    found = await run(claim_fetches, worker_id, 100, fetching.settings, nearly_full=True)
+    accounts = [fetch.account_id for fetch in found.images]
+    assert accounts == [fetching.accounts["new"]] * fetch_claim.PER_ACCOUNT_WHEN_FULL
+
+
 async def test_every_host_comes_into_view(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> None:
     """With more hosts than one claim walks, the cursor moves on and comes round."""
     monkeypatch.setattr(fetch_claim, "WINDOW", 4)

@@ -120,8 +120,11 @@ async def test_three_redirects_are_followed_and_no_more(fetching: Fetching, site
         "http://a b/",
     ],
 )
-async def test_each_redirect_is_checked_like_the_url(fetching: Fetching, site: Site, target: str) -> None:
-    """One that leads where no URL may is the image's error at once, with nothing told of the query."""
+async def test_each_redirect_is_checked_like_the_url(
+    fetching: Fetching, site: Site, target: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that leads where no URL may is the image's error at once, with nothing told of the query, in logs neither."""
+    caplog.set_level("DEBUG")
     site.pages["/a.png"] = redirect(target)
     [image] = await fetching.fetch(site.url("/a.png?q=secret"))
     assert (image.state, image.error_code, image.fetch_attempts) == ("failed", "fetch_failed", 1)
@@ -129,6 +132,9 @@ async def test_each_redirect_is_checked_like_the_url(fetching: Fetching, site: S
     bodies = await fetching.column("SELECT convert_from(body, 'UTF8') FROM webhook_message")
     assert bodies
     assert not any("secret" in body for body in bodies)
+    logged = [record.getMessage() for record in caplog.records if record.name != "aiohttp.access"]  # the site's own
+    assert any(f"{site.url('/a.png')}?redacted" in line for line in logged)
+    assert not any("secret" in line for line in logged)
 
 
 async def drip(request: web.Request) -> web.StreamResponse:
@@ -264,6 +270,23 @@ async def test_a_store_that_is_away_costs_no_try(
     assert image.fetch_at is not None
     [later] = await fetching.column("SELECT fetch_at > now() FROM image")
     assert later
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_fault_of_ours_ends_the_image_too(
+    fetching: Fetching, site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After three tries; the log names the place, and nothing of the URL's query."""
+
+    async def fail(_: object, url: str, *__: object) -> None:
+        raise RuntimeError(f"nobody thought of {url}")
+
+    monkeypatch.setattr("arachne.fetching.engine.take_in", lambda _, fetch, *__: fail(_, fetch.url))
+    site.pages["/a.png"] = png()
+    [image] = await fetching.fetch(site.url("/a.png?q=secret"))
+    assert (image.state, image.error_code, image.fetch_attempts) == ("failed", "fetch_failed", 3)
+    assert "RuntimeError" in caplog.text
+    assert "secret" not in caplog.text
 
 
 async def test_options_of_another_version_fail_the_image_and_no_other(fetching: Fetching, site: Site) -> None:
