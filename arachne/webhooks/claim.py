@@ -68,8 +68,9 @@ FROM (SELECT 1) AS always LEFT JOIN claimed c ON true
 _LOAD = text("""
 SELECT d.message_id, d.endpoint_id, d.account_id, d.attempts, d.cause, d.created_at, m.type, m.body, e.url, e.hidden,
        CASE WHEN e.hidden THEN a.webhook_secret ELSE e.secret END AS secret,
-       CASE WHEN e.hidden THEN a.webhook_secret_old ELSE e.secret_old END AS secret_old,
-       CASE WHEN e.hidden THEN a.webhook_secret_old_until ELSE e.secret_old_until END > now() AS old_is_live,
+       ARRAY(SELECT sealed FROM unnest(CASE WHEN e.hidden THEN a.webhook_secrets_old ELSE e.secrets_old END,
+                 CASE WHEN e.hidden THEN a.webhook_secrets_old_until ELSE e.secrets_old_until END)
+                 AS old(sealed, until) WHERE until > now()) AS live_old,
        extract(epoch FROM now() - d.created_at)::float8 AS age_s
 FROM webhook_delivery d JOIN webhook_message m USING (message_id) JOIN webhook_endpoint e USING (endpoint_id)
      JOIN account a ON a.account_id = d.account_id
@@ -135,7 +136,7 @@ def _load(session: Session, claim_id: UUID) -> Sequence[Row[Any]]:
 
 def _claim(row: Row[Any], claim_id: UUID) -> Claim:
     purpose = account_purpose(row.account_id) if row.hidden else endpoint_purpose(row.endpoint_id)
-    sealed = [row.secret, row.secret_old if row.old_is_live else None]
+    sealed = [row.secret, *reversed(row.live_old)]  # the newest first
     return Claim(
         claim_id=claim_id,
         message_id=row.message_id,

@@ -1,5 +1,6 @@
 """Signing secrets of endpoints and accounts: sealed at rest, rotated with a time in which both sign."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from sqlmodel import Session, col, update
@@ -13,12 +14,15 @@ from arachne.webhooks.sealing import account_purpose, endpoint_purpose, seal
 from arachne.webhooks.signing import new_secret
 
 MAX_GRACE_S = 30 * 86_400
+MAX_OLD = 4  # each puts another signature into the header
 
 
 def rotate_endpoint_secret(
     session: Session, box: SecretBox, account_id: str, endpoint_id: str, *, grace_s: int = 86_400
 ) -> SecretView:
-    """A new secret; the one before it signs beside it for `grace_s` seconds.
+    """A new secret; the one before it signs beside it for `grace_s` seconds, as do those before that in their grace.
+
+    Without a grace none of them does any more.
 
     Raises:
         NotFound: no such endpoint of this account.
@@ -27,10 +31,11 @@ def rotate_endpoint_secret(
     until = _grace_end(grace_s)
     endpoint = find_endpoint(session, account_id, endpoint_id, for_change=True)
     secret = new_secret()
-    endpoint.secret_old, endpoint.secret_old_until = (endpoint.secret, until) if until else (None, None)
+    kept = _retire(endpoint.secrets_old, endpoint.secrets_old_until, endpoint.secret, until)
+    endpoint.secrets_old, endpoint.secrets_old_until = kept
     endpoint.secret = seal(box, secret, endpoint_purpose(endpoint_id))
     session.add(endpoint)
-    return SecretView(secret=secret, old_secret_until=endpoint.secret_old_until)
+    return SecretView(secret=secret, old_secret_until=max(kept[1], default=None))
 
 
 def get_default_secret(session: Session, box: SecretBox, account_id: str) -> SecretView:
@@ -43,8 +48,8 @@ def get_default_secret(session: Session, box: SecretBox, account_id: str) -> Sec
     account = session.get(Account, account_id, populate_existing=True)
     assert account is not None
     assert account.webhook_secret is not None
-    until = account.webhook_secret_old_until
-    live = until if until and until > datetime.now(UTC) else None
+    now = datetime.now(UTC)
+    live = max((until for until in account.webhook_secrets_old_until if until > now), default=None)
     secret = box.decrypt(account.webhook_secret, account_purpose(account_id)).decode()
     return SecretView(secret=secret, old_secret_until=live)
 
@@ -65,7 +70,7 @@ def ensure_default_secret(session: Session, box: SecretBox, account_id: str) -> 
 
 
 def rotate_default_secret(session: Session, box: SecretBox, account_id: str, *, grace_s: int = 86_400) -> SecretView:
-    """A new default secret; the one before it signs beside it for `grace_s` seconds.
+    """A new default secret; those before it sign beside it as with an endpoint's.
 
     Raises:
         NotFound: no such account.
@@ -76,12 +81,23 @@ def rotate_default_secret(session: Session, box: SecretBox, account_id: str, *, 
     if account is None:
         raise NotFound("There is no such account.")
     secret = new_secret()
-    keeps_old = until is not None and account.webhook_secret is not None
-    account.webhook_secret_old = account.webhook_secret if keeps_old else None
-    account.webhook_secret_old_until = until if keeps_old else None
+    kept = _retire(account.webhook_secrets_old, account.webhook_secrets_old_until, account.webhook_secret, until)
+    account.webhook_secrets_old, account.webhook_secrets_old_until = kept
     account.webhook_secret = seal(box, secret, account_purpose(account_id))
     session.add(account)
-    return SecretView(secret=secret, old_secret_until=account.webhook_secret_old_until)
+    return SecretView(secret=secret, old_secret_until=max(kept[1], default=None))
+
+
+def _retire(
+    old: Sequence[bytes], old_until: Sequence[datetime], current: bytes | None, until: datetime | None
+) -> tuple[list[bytes], list[datetime]]:
+    """The secrets that go on signing, with their times: a rotation repeated by mistake ends nobody's grace early."""
+    if until is None:
+        return [], []
+    now = datetime.now(UTC)
+    kept = [(secret, its_end) for secret, its_end in zip(old, old_until, strict=True) if its_end > now]
+    kept = [*kept, (current, until)][-MAX_OLD:] if current is not None else kept
+    return [secret for secret, _ in kept], [its_end for _, its_end in kept]
 
 
 def _grace_end(grace_s: int) -> datetime | None:

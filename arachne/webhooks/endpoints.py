@@ -142,7 +142,7 @@ def delete_endpoint(session: Session, account_id: str, endpoint_id: str) -> None
     """
     endpoint = find_endpoint(session, account_id, endpoint_id, for_change=True)
     endpoint.enabled, endpoint.deleted_at = False, datetime.now(UTC)
-    endpoint.secret = endpoint.secret_old = endpoint.secret_old_until = None
+    endpoint.secret, endpoint.secrets_old, endpoint.secrets_old_until = None, [], []
     session.add(endpoint)
     session.flush()
     cancel_pending(session, endpoint_id, "the endpoint was deleted")

@@ -49,8 +49,13 @@ def upgrade() -> None:
         sa.Column("weight", sa.Float(), nullable=False),
         sa.Column("max_in_flight", sa.Integer(), nullable=False),
         sa.Column("webhook_secret", sa.LargeBinary(), nullable=True),
-        sa.Column("webhook_secret_old", sa.LargeBinary(), nullable=True),
-        sa.Column("webhook_secret_old_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("webhook_secrets_old", sa.ARRAY(sa.LargeBinary()), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column(
+            "webhook_secrets_old_until",
+            sa.ARRAY(sa.DateTime(timezone=True)),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+        ),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("disabled_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(

@@ -63,8 +63,10 @@ def upgrade() -> None:
         sa.Column("enabled", sa.Boolean(), nullable=False),
         sa.Column("hidden", sa.Boolean(), nullable=False),
         sa.Column("secret", sa.LargeBinary(), nullable=True),
-        sa.Column("secret_old", sa.LargeBinary(), nullable=True),
-        sa.Column("secret_old_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("secrets_old", sa.ARRAY(sa.LargeBinary()), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column(
+            "secrets_old_until", sa.ARRAY(sa.DateTime(timezone=True)), server_default=sa.text("'{}'"), nullable=False
+        ),
         sa.Column("max_in_flight", sa.Integer(), nullable=False),
         sa.Column("first_failure_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("half_open", sa.Boolean(), server_default=sa.text("false"), nullable=False),

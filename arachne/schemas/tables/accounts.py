@@ -6,7 +6,16 @@ from decimal import Decimal
 from sqlalchemy import LargeBinary, Numeric, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
-from arachne.schemas.tables.columns import Json, Moment, TextList, created_now, moment
+from arachne.schemas.tables.columns import (
+    BytesList,
+    Json,
+    Moment,
+    MomentList,
+    TextList,
+    created_now,
+    moment,
+    nothing_yet,
+)
 
 PRICE = Numeric(18, 6)
 
@@ -37,8 +46,8 @@ class Account(SQLModel, table=True):
     weight: float = 1.0
     max_in_flight: int = 1000
     webhook_secret: bytes | None = Field(default=None, sa_type=LargeBinary)
-    webhook_secret_old: bytes | None = Field(default=None, sa_type=LargeBinary)
-    webhook_secret_old_until: datetime | None = moment()
+    webhook_secrets_old: list[bytes] = nothing_yet(BytesList)
+    webhook_secrets_old_until: list[datetime] = nothing_yet(MomentList)
     created_at: datetime = created_now()
     disabled_at: datetime | None = moment()
 

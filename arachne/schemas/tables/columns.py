@@ -2,13 +2,15 @@
 
 from typing import Any
 
-from sqlalchemy import DateTime, text
+from sqlalchemy import DateTime, LargeBinary, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.types import Text, UserDefinedType
 from sqlmodel import Field
 
 Moment = DateTime(timezone=True)
 TextList = ARRAY(Text)
+BytesList = ARRAY(LargeBinary)
+MomentList = ARRAY(Moment)
 Json = JSONB(none_as_null=True)
 
 
@@ -35,6 +37,11 @@ def one_unit() -> Any:  # as above
 def unset() -> Any:  # as above
     """A mark that is off, unless said otherwise."""
     return Field(default=False, nullable=False, sa_column_kwargs={"server_default": text("false")})
+
+
+def nothing_yet(kind: ARRAY[Any]) -> Any:  # as above
+    """A list that is empty, unless said otherwise."""
+    return Field(default_factory=list, sa_type=kind, nullable=False, sa_column_kwargs={"server_default": text("'{}'")})
 
 
 def moment() -> Any:  # as above

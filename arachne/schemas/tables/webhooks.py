@@ -6,7 +6,17 @@ from uuid import UUID
 from sqlalchemy import BigInteger, CheckConstraint, Column, Index, LargeBinary, text
 from sqlmodel import Field, SQLModel
 
-from arachne.schemas.tables.columns import Moment, TextList, Xid8, created_now, moment, unset
+from arachne.schemas.tables.columns import (
+    BytesList,
+    Moment,
+    MomentList,
+    TextList,
+    Xid8,
+    created_now,
+    moment,
+    nothing_yet,
+    unset,
+)
 
 DELIVERY_STATES = ("pending", "succeeded", "failed", "cancelled")
 
@@ -14,7 +24,8 @@ DELIVERY_STATES = ("pending", "succeeded", "failed", "cancelled")
 class WebhookEndpoint(SQLModel, table=True):
     """Where an account's events go. Hidden ones belong to jobs' `webhook` option and sign with the default secret.
 
-    `half_open`: it was disabled, and is enabled again without having taken anything since.
+    `secrets_old` sign beside `secret`, each until its time. `half_open`: it was disabled, and is enabled again without
+    having taken anything since.
     """
 
     __tablename__ = "webhook_endpoint"
@@ -31,8 +42,8 @@ class WebhookEndpoint(SQLModel, table=True):
     enabled: bool = True
     hidden: bool = False
     secret: bytes | None = Field(default=None, sa_type=LargeBinary)
-    secret_old: bytes | None = Field(default=None, sa_type=LargeBinary)
-    secret_old_until: datetime | None = moment()
+    secrets_old: list[bytes] = nothing_yet(BytesList)
+    secrets_old_until: list[datetime] = nothing_yet(MomentList)
     max_in_flight: int = 10
     first_failure_at: datetime | None = moment()
     half_open: bool = unset()

@@ -45,7 +45,7 @@ async def test_rotation_signs_with_both_until_the_grace_ends(
         new = rotate_endpoint_secret(transaction.session, world.box, world.account_id, endpoint.endpoint_id, grace_s=60)
     world.finish_job()
     await engine.deliver_due()
-    world.sql("UPDATE webhook_endpoint SET secret_old_until = now()")
+    world.sql("UPDATE webhook_endpoint SET secrets_old_until = ARRAY[now()]")
     world.finish_job()
     await engine.deliver_due()
     during, after = receiver.received
@@ -54,6 +54,39 @@ async def test_rotation_signs_with_both_until_the_grace_ends(
     Webhook(new.secret).verify(after.body, after.headers)
     with pytest.raises(WebhookVerificationError):
         Webhook(endpoint.secret).verify(after.body, after.headers)
+
+
+@pytest.mark.parametrize("of_account", [False, True])
+async def test_rotating_twice_ends_nobodys_grace(
+    world: "World", engine: DeliveryEngine, receivers: "Receivers", of_account: bool
+) -> None:
+    """After a rotation repeated for a lost answer the first secret still signs; one without grace ends all others."""
+    receiver = await receivers.healthy_receiver()
+    if of_account:
+        first = world.database.run(lambda tx: get_default_secret(tx.session, world.box, world.account_id)).secret
+        with world.database.transaction() as transaction:
+            own = ensure_job_endpoint(transaction.session, world.account_id, world.checked(receiver.url()))
+    else:
+        endpoint = world.endpoint(receiver.url())
+        own, first = None, endpoint.secret
+
+    def rotate(grace_s: int) -> str:
+        with world.database.transaction() as transaction:
+            whose = (transaction.session, world.box, world.account_id)
+            if of_account:
+                return rotate_default_secret(*whose, grace_s=grace_s).secret
+            return rotate_endpoint_secret(*whose, endpoint.endpoint_id, grace_s=grace_s).secret
+
+    lost, second = rotate(3600), rotate(60)
+    for _ in range(2):
+        world.finish_job(webhook_endpoint_id=own)
+        await engine.deliver_due()
+        last = rotate(0)
+    during, after = receiver.received
+    for secret in (first, lost, second):
+        Webhook(secret).verify(during.body, during.headers)
+    assert len(after.headers["webhook-signature"].split()) == 1
+    assert last != second
 
 
 async def test_a_jobs_own_webhook(world: "World", engine: DeliveryEngine, receivers: "Receivers") -> None:
