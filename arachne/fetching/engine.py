@@ -92,10 +92,13 @@ class FetchEngine:
     async def fetch_due(self) -> None:
         """Nothing more is due and nothing is under way."""
         async with self._open_session() as session:
-            await self._fill(session)
-            while self._held:
-                await asyncio.wait(self._held.values(), return_when=asyncio.FIRST_COMPLETED)
+            while True:
+                idle = not self._held  # what ends during a claim may be due again after it
                 await self._fill(session)
+                if self._held:
+                    await asyncio.wait(self._held.values(), return_when=asyncio.FIRST_COMPLETED)
+                elif idle:
+                    return
 
     def _call(self, work: Callable[[], object]) -> None:
         loop = self._loop
