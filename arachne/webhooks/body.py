@@ -158,9 +158,7 @@ def _load_results(
     if not ids:
         return {}
     if stored is None:
-        chosen = col(ImageResult.result_id).in_(ids)
-        size = session.exec(select(func.sum(func.octet_length(ImageResult.body))).where(chosen)).one()
-        stored = load_stored(session, images, room_bytes) if size is not None and size <= room_bytes else {}
+        stored = _load_if_small(session, ids, room_bytes)
     found: dict[str, object] = {}
     for result_id in ids & stored.keys():
         text = _inflate(stored[result_id], room_bytes)
@@ -169,6 +167,13 @@ def _load_results(
         room_bytes -= len(text)
         found[result_id] = json.loads(text, parse_constant=lambda _: None)
     return found if found.keys() == ids else {}
+
+
+def _load_if_small(session: Session, ids: Collection[str], limit_bytes: int) -> dict[str, bytes]:
+    """The compressed results by id; none if they are over `limit_bytes` together."""
+    chosen = col(ImageResult.result_id).in_(ids)
+    size = select(func.sum(func.octet_length(ImageResult.body))).where(chosen).scalar_subquery()
+    return dict(session.exec(select(ImageResult.result_id, ImageResult.body).where(chosen, size <= limit_bytes)).all())
 
 
 def _inflate(body: bytes, limit_bytes: int) -> bytes | None:

@@ -27,12 +27,14 @@ SELECT message_id, endpoint_id, :account_id, 'pending', 0, now()
 FROM unnest(CAST(:message_ids AS text[]), CAST(:endpoint_ids AS text[])) AS wanted(message_id, endpoint_id)
 ON CONFLICT DO NOTHING RETURNING endpoint_id
 """)
+Enabled = Sequence[tuple[str, str, Sequence[str]]]
+"""Endpoints by id, with their URL and their filters."""
 TERMINAL_EVENTS = frozenset(f"job.{status}" for status in TERMINAL)
 
 
 def emit_job_event(session: Session, settings: Settings, job: Job, event: str) -> int:
     """Number of deliveries written for an event of `job`, which is locked and was read after its last change."""
-    endpoint_ids = _job_listeners(session, job, event)
+    endpoint_ids = _job_listeners(session, job, event, _open_endpoints(session, job.account_id))
     sequence = _take_sequence(session, job, 1)
     body = build_job_body(
         session,
@@ -51,9 +53,10 @@ def emit_image_events(session: Session, settings: Settings, job: Job, events: Se
 
     A handful of statements, however many images there are.
     """
-    listeners = {event: _job_listeners(session, job, event) for event in {event for event, _ in events}}
     if not events:
         return 0
+    enabled = _open_endpoints(session, job.account_id)
+    listeners = {event: _job_listeners(session, job, event, enabled) for event in {event for event, _ in events}}
     images = {one.image_id: one for one in load_images(session, job.job_id, [image_id for _, image_id in events])}
     limit_bytes = settings.webhook_inline_bytes
     stored = load_stored(session, list(images.values()), limit_bytes)
@@ -130,9 +133,8 @@ def _listeners(session: Session, account_id: str, event: str) -> list[str]:
     return [endpoint_id for endpoint_id, _, events in _open_endpoints(session, account_id) if subscribes(events, event)]
 
 
-def _job_listeners(session: Session, job: Job, event: str) -> list[str]:
+def _job_listeners(session: Session, job: Job, event: str, enabled: Enabled) -> list[str]:
     """The account's endpoints that want the event, and the job's own unless an enabled endpoint has the same URL."""
-    enabled = _open_endpoints(session, job.account_id)
     found = [endpoint_id for endpoint_id, _, events in enabled if subscribes(events, event)]
     if job.webhook_endpoint_id is None or not subscribes(job.webhook_events or DEFAULT_EVENTS, event):
         return found
@@ -142,7 +144,7 @@ def _job_listeners(session: Session, job: Job, event: str) -> list[str]:
     return found
 
 
-def _open_endpoints(session: Session, account_id: str) -> Sequence[tuple[str, str, Sequence[str]]]:
+def _open_endpoints(session: Session, account_id: str) -> Enabled:
     query = select(WebhookEndpoint.endpoint_id, WebhookEndpoint.url, WebhookEndpoint.events).where(
         col(WebhookEndpoint.account_id) == account_id,
         col(WebhookEndpoint.enabled),

@@ -8,6 +8,7 @@ from threading import Event
 import pytest
 from sqlalchemy import text
 
+from arachne import database as database_module
 from arachne.announcer import JOBS_CHANNEL, Announcer, payloads
 from arachne.database import AsyncDatabase, Database, Transaction, notifications
 from arachne.ids import new_id
@@ -91,16 +92,29 @@ def test_payloads_fit_however_many_jobs_there_are() -> None:
     assert payloads(set()) == []
 
 
-async def test_a_broken_connection_is_made_anew(database_url: str, database: Database, announcer: Announcer) -> None:
-    """The news after a cut connection is told all the same, to a listener that connected anew as well."""
+async def test_broken_connections_are_made_anew(
+    database_url: str, database: Database, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """News after a cut are told all the same; a listener that was cut off hears that it may have missed some."""
+    monkeypatch.setattr(database_module, "_AGAIN_S", 0)
     async with listening(database_url) as heard:
         first, second = new_id("job"), new_id("job")
         announcer.tell(News({first}))
         assert await next_ids(heard) == {first}
-        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_notify%'"
-        await asyncio.to_thread(database.run, lambda tx: tx.session.execute(text(cut)))
+        await asyncio.to_thread(database.run, cut, "SELECT pg_notify%")
         announcer.tell(News({second}))
         assert await next_ids(heard) == {second}
+        await asyncio.to_thread(database.run, cut, "LISTEN%")
+        async with asyncio.timeout(10):
+            assert await anext(heard) == ""
+        announcer.tell(News({first}))
+        assert await next_ids(heard) == {first}
+
+
+def cut(transaction: Transaction, query: str) -> None:
+    """Whoever did this last is cut off."""
+    found = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE :it AND pid <> pg_backend_pid()"
+    transaction.session.execute(text(found), {"it": query})
 
 
 def test_telling_never_waits_for_a_database_that_is_away(woken: Event) -> None:
