@@ -3,9 +3,12 @@
 import signal
 
 import pytest
+from psycopg import Connection
 
 from arachne.actors.broker import make_broker
 from arachne.actors.wake import Waker
+from arachne.announcer import JOBS_CHANNEL
+from arachne.database import plain_url
 
 pytestmark = pytest.mark.chaos
 
@@ -34,6 +37,24 @@ def test_io_worker_takes_wake_ups(service, part_process, eventually) -> None:
         eventually(lambda: not waker._wanted)
         eventually(lambda: broker.count_waiting("webhooks") == broker.count_waiting("fetches") == 0)
     waker.close()
+    broker.client.close()
+
+
+def test_what_a_gpu_worker_writes_is_told_while_the_job_goes_on(service, worker_process, eventually) -> None:
+    """An image's end is notified, and deliverers are woken for it, though its job hasn't ended."""
+    job_id = service.submit("good", "hang")
+    service.scalar(
+        "INSERT INTO webhook_endpoint (endpoint_id, account_id, url, events, enabled, hidden, max_in_flight) "
+        f"VALUES ('whe_1', '{service.account_id}', 'https://example.com/', '{{image.*}}', true, false, 1) RETURNING 1"
+    )
+    broker = make_broker(service.settings)
+    with Connection.connect(plain_url(service.settings.database_url), autocommit=True) as connection:
+        connection.execute(f"LISTEN {JOBS_CHANNEL}")
+        with worker_process("read_or_fail"):
+            told = next(connection.notifies(timeout=60))
+            eventually(lambda: broker.count_waiting("webhooks"))
+            assert service.job(job_id).state == "processing"
+    assert told.payload == job_id
     broker.client.close()
 
 
