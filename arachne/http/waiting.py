@@ -136,7 +136,12 @@ class JobWatcher:
         return subscription.sight
 
     async def wait(self, job_id: str, until: Callable[[Stand], bool], timeout_s: float) -> None:
-        """Return when `until` holds for the job as it stands, when it is gone, or after `timeout_s`."""
+        """Return when `until` holds for the job as it stands, when it is gone, or after `timeout_s`.
+
+        At once where too many wait already: what is answered is right without waiting, too.
+        """
+        if self._count >= MAX_SUBSCRIPTIONS:
+            return
         clock = asyncio.get_running_loop().time
         ends_s = clock() + timeout_s
         with self.subscribe(job_id) as subscription:

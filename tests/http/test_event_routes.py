@@ -1,10 +1,12 @@
 """The feed and the recovery of missed events over HTTP, and who may have them."""
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 
 import httpx
 
+from arachne.actors.broker import make_broker
 from tests.http.conftest import Service
 from tests.http.pictures import png
 from tests.http.sending import ONE, send
@@ -97,3 +99,17 @@ async def test_missed_events_are_listed_and_sent_again(service: Service) -> None
     await service.client.patch(path, json={"enabled": False}, headers=headers)
     refused = await recover(since=since, dry_run=True)
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+
+
+async def test_what_a_request_ends_wakes_the_deliverers(service: Service) -> None:
+    """A cancelled job's event is not left to a tick."""
+    headers = await service.headers()
+    await service.client.post("/api/webhooks", json={"url": "https://93.184.216.34/hook"}, headers=headers)
+    broker = make_broker(service.settings)
+    job_id = await submit(service)
+    assert broker.count_waiting("webhooks") == 0
+    await service.client.post(f"{JOBS}/{job_id}/cancel", headers=headers)
+    async with asyncio.timeout(20):
+        while not broker.count_waiting("webhooks"):  # noqa: ASYNC110  # Redis has no event for it
+            await asyncio.sleep(0.01)
+    broker.client.close()

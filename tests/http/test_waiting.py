@@ -236,10 +236,12 @@ async def test_what_is_gone_ends_the_wait(async_database: AsyncDatabase, databas
 
 
 async def test_waiters_are_bounded(async_database: AsyncDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more than there is room for is told to come again; whoever leaves makes room."""
+    """A stream more than there is room for is told to come again, a poll is answered at once; who leaves makes room."""
     monkeypatch.setattr(waiting, "MAX_SUBSCRIPTIONS", 1)
     watcher = JobWatcher(async_database)
-    with watcher.subscribe("job_a"), pytest.raises(Unavailable), watcher.subscribe("job_a"):
-        pass
+    with watcher.subscribe("job_a"):
+        await asyncio.wait_for(watcher.wait("job_a", lambda _: False, 3600), LIMIT_S)
+        with pytest.raises(Unavailable), watcher.subscribe("job_a"):
+            pass
     with watcher.subscribe("job_a"):
         assert watcher.count == 1

@@ -50,8 +50,7 @@ async def cancel_one(request: Request, parts: Parts) -> Response:
     """The job, all that was not finished cancelled."""
     account_id, job_id = caller_of(request).account_id, request.path_params["job_id"]
     await parts.database.run(find_job, account_id, job_id)
-    if await cancel(parts.database, job_id, parts.settings):
-        parts.waker.wake_webhooks()
+    await cancel(parts.database, job_id, parts.settings)
     shown = await parts.database.run(show_job, account_id, job_id, base_url=parts.settings.base_url)
     return await to_spliced_json(shown)
 

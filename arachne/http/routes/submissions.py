@@ -72,8 +72,6 @@ async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
         parts.waker.wake_gpu()
     if job.fetching:
         parts.waker.wake_fetches()
-    if job.finished:
-        parts.waker.wake_webhooks()
     wait_s, receive = read_wait(request.headers), request.receive
     return await answer_job(parts, caller, job.job_id, receive=receive, wait_s=wait_s, shown=shown)
 
