@@ -20,9 +20,14 @@ Polarity = Literal["dark", "light", "mixed"]
 
 @dataclass(frozen=True)
 class AssessOptions:
-    """`max_side_px` bounds the work: larger pictures are measured scaled down; `even_levels` as in `enhance`."""
+    """`max_side_px` bounds the work: larger pictures are measured scaled down; `even_levels` as in `enhance`.
+
+    Text is looked for in a picture of `first_side_px` first, which is enough where it is `clear_px` high there.
+    """
 
     max_side_px: int = 2400
+    first_side_px: int = 1200
+    clear_px: float = 8
     palette_colours: int = 6
     even_levels: int = ink.EVEN
 
@@ -53,23 +58,53 @@ def assess(rgb: Rgb, options: AssessOptions) -> Assessment:
     small = resized(rgb, scale)
     gray = np.asarray(cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
     sample = _sampled(gray)
-    behind = ink.ground(small, 12, options.even_levels)
-    apart = ink.distance(small, behind)
     low, high = _spread(gray)
-    glyphs = ink.glyph_boxes(ink.mask(apart))
-    height = ink.glyph_height(glyphs)
+    inked = _find_ink(small, scale, options)
     return Assessment(
         sharpness=round(float(cv2.Laplacian(sample, cv2.CV_16S).var()), 2),
         contrast=round(float(high - low) / 255, 4),
         noise=round(_noise(sample), 3),
         brightness=round(float(gray.mean()) / 255, 4),
-        polarity=_polarity(behind),
-        text_height_px=None if height is None else round(height / scale, 1),
+        polarity=inked.polarity,
+        text_height_px=None if inked.height_px is None else round(inked.height_px, 1),
         palette=_palette(small, options.palette_colours),
         phash=_phash(gray),
         edge_density=round(float((cv2.Canny(sample, 60, 160) > 0).mean()), 5),
-        blank=int(apart.max(initial=0)) < ink.MIN_CONTRAST,
-        glyphs=ink.unscaled(glyphs, scale),
+        blank=inked.strongest < ink.MIN_CONTRAST,
+        glyphs=inked.glyphs,
+    )
+
+
+@dataclass(frozen=True)
+class _Inked:
+    """What stands out from its ground, in the picture's pixels; `strongest` in gray levels."""
+
+    glyphs: Glyphs
+    height_px: float | None
+    polarity: Polarity
+    strongest: int
+
+
+def _find_ink(small: Rgb, scale: float, options: AssessOptions) -> _Inked:
+    """The ink of a picture that was scaled by `scale`; looked for at a smaller size where its text is large enough."""
+    less = min(1.0, options.first_side_px / max(small.shape[:2]))
+    if less < 1:
+        found = _find_ink_at(resized(small, less), scale * less, options)
+        if found.height_px is not None and found.height_px * scale * less >= options.clear_px:
+            return found
+    return _find_ink_at(small, scale, options)
+
+
+def _find_ink_at(rgb: Rgb, scale: float, options: AssessOptions) -> _Inked:
+    behind = ink.ground(rgb, 12, options.even_levels)
+    apart = ink.distance(rgb, behind)
+    glyphs = ink.glyph_boxes(ink.mask(apart))
+    height = ink.glyph_height(glyphs)
+    return _Inked(
+        ink.unscaled(glyphs, scale),
+        None if height is None else height / scale,
+        _polarity(behind),
+        int(apart.max(initial=0)),
     )
 
 
@@ -132,7 +167,8 @@ def _hex(colour: Sequence[float]) -> str:
 
 def _phash(gray: Gray) -> str:
     """64 bits of the picture's lowest frequencies, in hex; pictures that look alike differ in few bits."""
-    small = cv2.resize(gray, (32, 32), interpolation=cv2.INTER_AREA).astype(np.float32)
+    step = 2 if min(gray.shape) >= 256 else 1
+    small = cv2.resize(gray[::step, ::step], (32, 32), interpolation=cv2.INTER_AREA).astype(np.float32)
     low = cv2.dct(small)[:8, :8].ravel()
     bits = low > np.median(low[1:])
     return f"{int(''.join('1' if bit else '0' for bit in bits), 2):016x}"

@@ -30,6 +30,7 @@ _LONG_WORD = 3  # characters from which a word is wider than high
 _FLAT_GAIN = 1.02  # of the rows' sharpness
 _BLOCK = 6  # of Tesseract's page segmentation modes
 _SURE_CHARACTERS = 12
+_MANY_CHARACTERS, _MANY_LEEWAY = 150, 0.05  # a page of text upside down stays under .70, however long
 _FEWEST_GLYPHS = 5
 _NOISE = 0.3  # confidence of what readers make of marks
 
@@ -230,7 +231,8 @@ def is_upright(words: Sequence[EngineWord | ReadWord], sure: float = UprightOpti
     confidence, characters = _found(words)
     long = [word.box for word in words if len(word.text) >= _LONG_WORD]
     lying = sum(box.height > box.width for box in long)
-    return confidence >= sure and characters >= _SURE_CHARACTERS and 2 * lying <= len(long)
+    needed = sure if characters < _MANY_CHARACTERS else sure - _MANY_LEEWAY
+    return confidence >= needed and characters >= _SURE_CHARACTERS and 2 * lying <= len(long)
 
 
 def worth_of(words: Sequence[EngineWord | ReadWord]) -> float:
