@@ -2,34 +2,39 @@
 
 import io
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageCms
 
-from arachne.stages.arrays import Rgb
+from arachne.stages.arrays import Gray, Rgb, Samples
 
 _SRGB = ImageCms.createProfile("sRGB")
-_WHITE, _BLACK = 255, 0
 _STRIP_PIXELS = 1_000_000
+_OPAQUE = 255
 _CMS_MODES = {"L", "RGB", "CMYK"}
 
 
 def to_rgb(image: Image.Image, notes: list[str]) -> Rgb:
     """The loaded image as uint8 (H, W, 3), writable; `notes` gets what had to be ignored."""
     profile = image.info.get("icc_profile")
+    if image.mode == "RGBA" and not profile:  # as most screenshots are
+        pixels = _pixels(image, "RGBA")
+        colours = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGBA2RGB), dtype=np.uint8)
+        return _lay_on_ground(colours, np.ascontiguousarray(pixels[..., 3]))
     flat, alpha = _split_alpha(_eight_bit(image))
     rgb = _pixels(_through_profile(flat, profile, notes))
     return rgb if alpha is None else _lay_on_ground(rgb, alpha)
 
 
-def _pixels(image: Image.Image) -> Rgb:
+def _pixels(image: Image.Image, mode: str = "RGB") -> Samples:
     """The image as an array, made in strips: Pillow's own way holds large pictures three times."""
-    rgb = np.empty((image.height, image.width, 3), np.uint8)
+    pixels = np.empty((image.height, image.width, len(mode)), np.uint8)
     rows = max(1, _STRIP_PIXELS // image.width)
     for top in range(0, image.height, rows):
         strip = image.crop((0, top, image.width, min(top + rows, image.height)))
-        rgb[top : top + rows] = np.asarray(strip.convert("RGB"))
-    return rgb
+        pixels[top : top + rows] = np.asarray(strip if strip.mode == mode else strip.convert(mode))
+    return pixels
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
@@ -52,12 +57,11 @@ def _stretched(samples: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
     return ((values - low) * (255 / max(high - low, 1e-9))).astype(np.uint8)
 
 
-def _split_alpha(image: Image.Image) -> tuple[Image.Image, npt.NDArray[np.uint8] | None]:
+def _split_alpha(image: Image.Image) -> tuple[Image.Image, Gray | None]:
     if not image.has_transparency_data:
         return image, None
     full = image.convert("RGBA")
-    alpha = np.asarray(full.getchannel("A"))
-    return full.convert("RGB"), None if int(alpha.min()) == 255 else alpha
+    return full.convert("RGB"), np.asarray(full.getchannel("A"))
 
 
 def _through_profile(image: Image.Image, profile: object, notes: list[str]) -> Image.Image:
@@ -72,20 +76,16 @@ def _through_profile(image: Image.Image, profile: object, notes: list[str]) -> I
     return image if changed is None else changed
 
 
-def _lay_on_ground(rgb: Rgb, alpha: npt.NDArray[np.uint8]) -> Rgb:
+def _lay_on_ground(rgb: Rgb, alpha: Gray) -> Rgb:
     """The picture on white or on black, whichever leaves more edges to see; white where that is equal."""
-    on_white = _blend(rgb, alpha, _WHITE)
-    on_black = _blend(rgb, alpha, _BLACK)
-    return on_black if _edges(on_black) > 1.2 * _edges(on_white) else on_white
+    if int(alpha.min()) == _OPAQUE:
+        return rgb
+    on_black = cv2.multiply(rgb, cv2.merge([alpha] * 3), scale=1 / 255)
+    on_white = cv2.add(on_black, cv2.merge([cv2.bitwise_not(alpha)] * 3))
+    seen = on_black if _edges(on_black) > 1.2 * _edges(on_white) else on_white
+    return np.asarray(seen, dtype=np.uint8)
 
 
-def _blend(rgb: Rgb, alpha: npt.NDArray[np.uint8], ground: int) -> Rgb:
-    blended, clear = rgb.reshape(-1, 3).copy(), np.flatnonzero(alpha < 255)  # mostly edges and shadows
-    share = alpha.ravel()[clear].astype(np.uint16)[:, np.newaxis]
-    blended[clear] = (blended[clear] * share + (255 - share) * ground + 127) // 255
-    return blended.reshape(rgb.shape)
-
-
-def _edges(rgb: Rgb) -> float:
-    green = rgb[..., 1].astype(np.int16)
-    return float(np.abs(np.diff(green, axis=1)).mean()) if green.shape[1] > 1 else 0.0
+def _edges(rgb: cv2.typing.MatLike) -> float:
+    green = rgb[..., 1]
+    return float(cv2.absdiff(green[:, 1:], green[:, :-1]).mean()) if green.shape[1] > 1 else 0.0
