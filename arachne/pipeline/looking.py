@@ -22,6 +22,7 @@ from arachne.stages.upright import Upright, UprightOptions, is_upright, level, u
 _FAST_GLYPH_PX = 17
 _PHOTO_LEVELS = 28  # gray levels that a photographed surface of one colour spreads over
 _BETTER = 1.5
+_LEAST_GLYPH_PX = 10
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,12 @@ class ReadPage:
     enhanced: Enhanced
     reading: Reading
     languages: tuple[str, ...]
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether its text could not be brought to a size that is read well, since the picture is too large."""
+        height_px = self.turned.text_height_px
+        return height_px is not None and height_px * self.enhanced.scale < _LEAST_GLYPH_PX
 
 
 @dataclass(frozen=True)

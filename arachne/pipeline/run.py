@@ -1,7 +1,7 @@
 """An image's bytes through the stages; the eight are called one by one so that each hand-over is typed."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from arachne.stages.structure import Structured, StructureOptions, structure
 from arachne.stages.upright import Upright, level
 
 PAGE_BREAK = "\f"
+_MANY_GLYPHS = 5_000  # more marks like characters than a page of print has; a photograph has fewer
+_TOO_SMALL = "text_too_small: what may be text is too small or too dense at the size pictures are read; crop the image"
 
 
 @dataclass
@@ -33,6 +35,7 @@ class _Page:
     reading: Reading | None = None
     languages: tuple[str, ...] = ()
     structured: Structured | None = None
+    warnings: list[str] = field(default_factory=list)
 
 
 def read_image(data: bytes, request: ReadRequest, second: SecondReader = look) -> Result:
@@ -65,7 +68,7 @@ def _page_result(decoded: Decoded, index: int, run: Run) -> Result:
     assessment, turned, reading, structured = page.assessment, page.upright, page.reading, page.structured
     request, listed = run.request, run.reports.listed()
     return Result(
-        image=_image(decoded, rgb),
+        image=_image(decoded, rgb, page.warnings),
         quality=_quality(assessment) if assessment else None,
         geometry=_geometry(turned) if turned else None,
         text=structured.text if structured else _plain_text(reading),
@@ -113,6 +116,8 @@ def _run_reading(page: _Page, rgb: Rgb, flat: Upright, run: Run) -> None:
     """Stages 4 to 7; what they find goes into the page."""
     reports, found = run.reports, read_page(rgb, flat, run)
     page.upright, page.reading, page.languages = found.turned, found.reading, found.languages
+    if not found.reading.words and len(found.turned.glyphs) > _MANY_GLYPHS and found.is_too_small:
+        page.warnings.append(_TOO_SMALL)
     if found.reading.degraded:
         reports.degrade("read", found.reading.degraded)
     if "structure" in run.needed:
@@ -160,7 +165,7 @@ def _joined(pages: list[Result]) -> Result:
     )
 
 
-def _image(decoded: Decoded, rgb: Rgb) -> ImageInfo:
+def _image(decoded: Decoded, rgb: Rgb, warnings: list[str]) -> ImageInfo:
     return ImageInfo(
         sha256=decoded.sha256,
         format=decoded.format,
@@ -168,7 +173,7 @@ def _image(decoded: Decoded, rgb: Rgb) -> ImageInfo:
         height=rgb.shape[0],
         frames=decoded.frame_count,
         exif_orientation=decoded.exif_orientation,
-        warnings=list(decoded.warnings),
+        warnings=[*decoded.warnings, *warnings],
     )
 
 

@@ -29,6 +29,9 @@ from arachne.pipeline import run as running
 from arachne.schemas.options import Options
 from arachne.schemas.result import STAGE_NAMES, Result, Vlm
 from arachne.stages.arrays import Size
+from arachne.stages.enhance import Enhanced
+from arachne.stages.read import Reading
+from arachne.stages.upright import Upright
 
 pytestmark = pytest.mark.processes
 
@@ -248,3 +251,17 @@ def test_of_several_pages_the_first_is_described(ask) -> None:
     assert {page.model_version for page in [better, *better.pages]} == {"some-model@1234"}
     worse = undescribed(result, "the model server is down", 5.0)
     assert [page.degraded for page in [worse, *worse.pages]] == [True, True, False]
+
+
+@pytest.mark.parametrize(("scale", "warned"), [(0.5, True), (1.0, False)])
+def test_text_too_small_to_be_read_is_warned_of(
+    scale: float, ask, monkeypatch: pytest.MonkeyPatch, *, warned: bool
+) -> None:
+    """Marks 16 px high on a picture so large that it is read at half its size, and no word among them."""
+    marks = np.tile(np.array([[5, 5, 8, 16, 60]], np.int32), (6000, 1))
+    turned = Upright(np.full((40, 40, 3), 255, np.uint8), 0, 0.0, np.eye(3), 16.0, marks)
+    enhanced = Enhanced(np.full((40, 40), 255, np.uint8), scale, np.eye(3), 0.0)
+    page = looking.ReadPage(turned, enhanced, Reading((), 0.0, None), ("eng",))
+    monkeypatch.setattr(running, "read_page", lambda *_: page)
+    warnings = read_image(drawn("Hello"), ask()).image.warnings
+    assert [warning.partition(":")[0] for warning in warnings] == ["text_too_small"] * warned
