@@ -1,0 +1,91 @@
+"""Many events to many receivers, some of which hang or fail, with the IO worker killed on the way."""
+
+import json
+
+import pytest
+from standardwebhooks import Webhook
+
+from arachne.secretbox import open_secret_box
+from arachne.settings import Settings
+from tests.standins.happenings import Target, Written, add_targets, finish_job, load_written
+from tests.standins.hooks import FAILING, HANGING, HEALTHY, Hooks
+
+pytestmark = pytest.mark.chaos
+IO = "io.run(Settings.load())"
+EVENTS_EACH = 10
+PATHS = [f"{HEALTHY}/{n}" for n in range(40)] + [f"{kind}/{n}" for kind in (HANGING, FAILING) for n in range(5)]
+EVENTS = EVENTS_EACH * len(PATHS)
+
+
+def variables(hooks: Hooks) -> dict[str, str]:
+    """Settings that allow the receivers, and try again at once and for long."""
+    return {
+        "ARACHNE_WEBHOOK_EGRESS_ALLOW": json.dumps([f"127.0.0.1:{hooks.port}"]),
+        "ARACHNE_EGRESS_ALLOW_HTTP": "true",
+        "ARACHNE_WEBHOOK_TIMEOUT_S": "1",
+        "ARACHNE_WEBHOOK_RETRY_SECONDS": json.dumps([0.1] * 500),
+    }
+
+
+def expected(written: list[Written], targets: list[Target], kind: str) -> set[tuple[str, str]]:
+    """Path and event of all that receivers of this kind are to get."""
+    paths = {one.account_id: "/" + one.url.split("/", 3)[3] for one in targets}
+    return {(paths[one.account_id], one.message_id) for one in written if paths[one.account_id].startswith(f"/{kind}/")}
+
+
+def kill_and_end_leases(service, process) -> None:
+    """Kill -9, and what the dead one held is free, as it would be after its lease."""
+    process.kill()
+    process.wait()
+    service.scalar(
+        "UPDATE webhook_delivery SET lease_until = now(), next_attempt_at = now() "
+        "WHERE state = 'pending' AND claim_id IS NOT NULL"
+    )
+
+
+def test_all_arrive_with_one_id_and_one_body_whoever_hangs_fails_or_dies(service, part_process, eventually) -> None:
+    """500 events to 50 receivers, 5 hanging, 5 failing half the time, the worker killed twice on the way.
+
+    The healthy ones get everything while the others still hang. All get everything in the end, each event under one
+    id, with the very bytes of the record, and every request verifies with the public library.
+    """
+    with Hooks() as hooks:
+        allowed = Settings(
+            webhook_egress_allow=[f"127.0.0.1:{hooks.port}"], egress_allow_http=True, public_url="https://a.example"
+        )
+        targets = add_targets(
+            service.database, open_secret_box(service.settings), allowed, [hooks.url(path) for path in PATHS]
+        )
+        for _ in range(EVENTS_EACH):
+            for target in targets:
+                finish_job(service.database, allowed, target.account_id)
+        written = load_written(service.database, targets)
+        for share in (4, 2):
+            with part_process(IO, **variables(hooks)) as victim:
+                eventually(lambda share=share: len(hooks.received(HEALTHY)) >= EVENTS // share)
+                kill_and_end_leases(service, victim)
+        healthy = expected(written, targets, HEALTHY)
+        assert not hooks.received(HEALTHY) >= healthy, "all was sent before the worker was killed for the second time"
+        with part_process(IO, **variables(hooks)):
+            eventually(lambda: hooks.received(HEALTHY) >= healthy)
+            assert not hooks.received(HANGING) >= expected(written, targets, HANGING)
+            hooks.release()
+            eventually(
+                lambda: (
+                    service.scalar("SELECT count(*) FROM webhook_delivery WHERE state = 'succeeded'") == len(written)
+                )
+            )
+    assert len(written) == EVENTS
+    assert_identical(hooks, written, targets)
+
+
+def assert_identical(hooks: Hooks, written: list[Written], targets: list[Target]) -> None:
+    """What arrived is what was written, all of it and nothing else, and genuine each time."""
+    bodies = {one.message_id: one.body for one in written}
+    assert {one.message_id for one in hooks.arrivals} == bodies.keys()
+    assert [one for one in hooks.arrivals if one.body != bodies[one.message_id]] == []
+    for kind in (HEALTHY, HANGING, FAILING):
+        assert hooks.received(kind) == expected(written, targets, kind)
+    secrets = {"/" + one.url.split("/", 3)[3]: one.secret for one in targets}
+    for one in hooks.arrivals:
+        assert Webhook(secrets[one.path]).verify(one.body, dict(one.headers))["type"] == "job.completed"
