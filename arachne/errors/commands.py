@@ -1,0 +1,15 @@
+"""What an operator has to mend: a file given to a command, or the machine and its settings."""
+
+from arachne.errors.root import ArachneError
+
+
+class FileRejected(ArachneError):
+    """A file given to a command is damaged or foreign; nothing of it was taken."""
+
+    code, title = "file_rejected", "File rejected"
+
+
+class SetupError(ArachneError):
+    """This machine or its settings need mending; the message says how."""
+
+    code, title = "setup", "Set-up error"
