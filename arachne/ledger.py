@@ -1,6 +1,7 @@
 """The ledger: what each finished image costs, written once an image at the price of its account's plan.
 
-An image counts as the `units` on its row: what its result says, or before it has one what its header says.
+An image counts as the `units` on its row: what its result says, or before it has one what its header says. Of several
+frames one at most is described, so the VLM's price is charged once.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,9 @@ INSERT INTO usage_entry (entry_id, account_id, subject, job_id, image_id, cached
                          units, cpu_s, gpu_s, size_bytes, amount, currency)
 SELECT charged.entry_id, job.account_id, job.subject, job.job_id, image.image_id, image.cached, image.degraded,
        coalesce(image.model_version, 'none'), image.units, :cpu_s, :gpu_s, coalesce(image.size_bytes, 0),
-       image.units * CASE WHEN image.cached THEN plan.price_cached
-                     WHEN image.degraded OR coalesce(image.model_version, 'none') = 'none' THEN plan.price_image
-                     ELSE plan.price_image + plan.price_vlm END,
+       CASE WHEN image.cached THEN image.units * plan.price_cached
+            WHEN image.degraded OR coalesce(image.model_version, 'none') = 'none' THEN image.units * plan.price_image
+            ELSE image.units * plan.price_image + plan.price_vlm END,
        plan.currency
 FROM unnest(CAST(:entry_ids AS text[]), CAST(:image_ids AS text[])) AS charged(entry_id, image_id)
 JOIN image USING (image_id) JOIN job USING (job_id)

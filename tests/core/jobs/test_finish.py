@@ -102,14 +102,14 @@ def test_image_given_back_unread_has_no_attempt(queue) -> None:
 
 
 def test_ledger_charges_what_was_delivered(queue, make_reading: Callable[..., Reading]) -> None:
-    """An image costs the plan's price, with the VLM's if it had that, the cached price if it was; by frames."""
+    """An image costs the plan's price, the cached price if it was, each times its frames; the VLM's once."""
     queue.column(
         "INSERT INTO plan (plan_id, currency, price_image, price_cached, price_vlm, rates) "
         "VALUES ('paid', 'EUR', 0.0021, 0.0003, 0.0100, '{}')"
     )
     queue.account("payer", plan_id="paid")
-    queue.submit("plain", "vlm", "degraded", "frames", account="payer", options={"cache": "bypass"})
-    plain, vlm, degraded, frames = queue.claim(queue.worker())
+    queue.submit("plain", "vlm", "degraded", "frames", "described", account="payer", options={"cache": "bypass"})
+    plain, vlm, degraded, frames, described = queue.claim(queue.worker())
 
     def finish(image, body: Reading) -> None:
         assert queue.database.run(finish_completed, image, body, queue.settings).written
@@ -118,12 +118,14 @@ def test_ledger_charges_what_was_delivered(queue, make_reading: Callable[..., Re
     finish(vlm, Reading(b"", "qwen2.5vl:7b@0123456789ab", gpu_s=2.0))
     finish(degraded, Reading(b"", "qwen2.5vl:7b@0123456789ab", degraded=True))
     finish(frames, make_reading("b", pages=3))
+    finish(described, Reading(b"", "qwen2.5vl:7b@0123456789ab", pages=3))
     queue.submit("again", account="payer")
     queue.work()
     queue.submit("again", account="payer")
     queue.work()
     amounts = queue.column("SELECT amount FROM usage_entry ORDER BY at, entry_id")
-    assert amounts == [Decimal(told) for told in ("0.0021", "0.0121", "0.0021", "0.0063", "0.0021", "0.0003")]
+    told = ("0.0021", "0.0121", "0.0021", "0.0063", "0.0163", "0.0021", "0.0003")
+    assert amounts == [Decimal(amount) for amount in told]
     assert set(queue.column("SELECT currency FROM usage_entry")) == {"EUR"}
     assert queue.column("SELECT sum(cpu_s) FROM usage_entry") == [1.5]
     assert queue.column("SELECT sum(gpu_s) FROM usage_entry") == [2.0]
