@@ -1,4 +1,4 @@
-"""The embedded servers: private, durable, alone on their folder, and never orphaned."""
+"""The embedded servers: private, durable, and never orphaned."""
 
 import os
 import pwd
@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import psutil
 import pytest
@@ -21,7 +20,7 @@ from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from sqlalchemy import create_engine, text
 
 from arachne.embedded import Servers, binaries, datadir, servers
-from arachne.embedded.process import await_former, ourselves, server_owner
+from arachne.embedded.process import await_former, server_owner
 from arachne.embedded.sockets import socket_dir
 from arachne.embedded.startup import plan_postgres, run
 from arachne.errors import SetupError
@@ -103,63 +102,6 @@ async def test_limits_takes_the_redis_url(redis_url: str) -> None:
     limiter = SlidingWindowCounterRateLimiter(storage)
     assert [await limiter.hit(parse("1/minute"), "x") for _ in range(2)] == [True, False]
     await storage.bridge.storage.aclose()
-
-
-def test_folder_has_one_holder(tmp_path: Path) -> None:
-    """A second holder is refused at once with the pid of the first."""
-    with (
-        datadir.hold(tmp_path),
-        pytest.raises(SetupError, match=f"in use by process {os.getpid()}"),
-        datadir.hold(tmp_path),
-    ):
-        pass
-    with datadir.hold(tmp_path):
-        assert datadir.is_held(tmp_path)
-    assert not datadir.is_held(tmp_path)
-
-
-def test_sockets_are_short_and_private(tmp_path: Path) -> None:
-    """However long the data folder's path, the socket's fits the kernel's limit; the folder is ours alone and goes."""
-    data_dir = tmp_path / ("d" * 120) / "with space"
-    owner = server_owner()
-    with socket_dir(data_dir, owner) as sockets:
-        assert len(os.fsencode(sockets / ".s.PGSQL.5432")) < 108
-        status = sockets.stat()
-        assert (stat.S_IMODE(status.st_mode), status.st_uid) == (0o700, owner.uid)
-        with socket_dir(tmp_path, owner) as others:
-            assert others != sockets
-    assert not sockets.exists()
-
-
-@pytest.fixture
-def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder for temporary files, with a path short enough for sockets (a test's own folder may be too deep)."""
-    with TemporaryDirectory(dir="/tmp") as folder:
-        Path(folder).chmod(0o711)
-        monkeypatch.setattr("tempfile.tempdir", folder)
-        yield Path(folder)
-
-
-def test_folder_of_somebody_else_is_not_used(tmp_path: Path, temporary: Path) -> None:
-    """A link planted where our socket folder would be is passed by."""
-    with socket_dir(tmp_path, ourselves()) as sockets:
-        assert sockets.parent == temporary
-    sockets.symlink_to(tmp_path)
-    with socket_dir(tmp_path, ourselves()) as elsewhere:
-        assert elsewhere.parent != temporary
-    assert tmp_path.is_dir()
-
-
-def test_folders_of_the_killed_are_swept(tmp_path: Path, temporary: Path) -> None:
-    """What a killed process left is removed some time later; what is in use, or just made, stays."""
-    left, fresh = temporary / "arachne-0123456789ab", temporary / "arachne-ba9876543210"
-    for folder in (left, fresh):
-        folder.mkdir()
-    os.utime(left, (0, 0))
-    with socket_dir(tmp_path / "one", ourselves()) as used:
-        os.utime(used, (0, 0))
-        with socket_dir(tmp_path / "two", ourselves()):
-            assert (left.exists(), fresh.exists(), used.exists()) == (False, True, True)
 
 
 def test_servers_survive_the_kill_of_their_owner(tmp_path: Path) -> None:
