@@ -4,6 +4,8 @@ A new model or prompt misses the cache's full key. The reading it builds on depe
 of its own (`CacheKey.reading`) in any complete enough result of the image, and only stage 8 runs.
 """
 
+import logging
+import zlib
 from typing import Literal
 
 from arachne.bodies import Reading, compress
@@ -13,6 +15,7 @@ from arachne.database import Database
 from arachne.schemas.result import Result, StageReport
 from arachne.versions import NO_MODEL, CacheKey
 
+log = logging.getLogger(__name__)
 DESCRIBE = "describe"
 Lacking = Literal["deferred", "not_configured", "not_requested"]
 """Why a reading has no description: asked for next, no model here, or nobody wants one."""
@@ -40,6 +43,7 @@ def load_reading(database: Database, cache: VisionCache, key: CacheKey, found: C
     """The stored result that has the reading of `key`, `found` when the image was claimed; None if erased meanwhile.
 
     It comes from this machine's file where that has this very result, else from PostgreSQL and then into the file.
+    One that is damaged or of another form is None too: the image is read anew.
 
     Raises:
         Unavailable: the database can't be reached.
@@ -47,13 +51,17 @@ def load_reading(database: Database, cache: VisionCache, key: CacheKey, found: C
     reading_key = key.reading
     assert reading_key is not None
     nearby = cache.get(reading_key)
-    if nearby is not None and nearby.result_id == found.result_id:
-        return Result.model_validate_json(nearby.result_json)
-    body = database.run(load_body, found.result_id)
-    if body is None:
+    try:
+        if nearby is not None and nearby.result_id == found.result_id:
+            return Result.model_validate_json(nearby.result_json)
+        body = database.run(load_body, found.result_id)
+        read = None if body is None else Result.model_validate_json(body)
+    except (ValueError, zlib.error) as error:  # pydantic's own is a ValueError, and quotes the result
+        log.warning("result %s can't be built on and is read anew (%s)", found.result_id, type(error).__name__)
         return None
-    cache.put(reading_key, found.result_id, body)
-    return Result.model_validate_json(body)
+    if body is not None:
+        cache.put(reading_key, found.result_id, body)
+    return read
 
 
 def _reused(stage: StageReport, lacking: Lacking) -> StageReport:

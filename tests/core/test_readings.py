@@ -139,3 +139,17 @@ def test_reading_comes_from_this_machine_only_while_the_record_has_it(database, 
         transaction.session.execute(text("DELETE FROM image_result"))
     assert load_reading(database, cache, key(), first) is None
     cache.close()
+
+
+@pytest.mark.parametrize("body", [compress(b'{"image": {"sha256": "00"}}'), b"damaged"], ids=["form", "damage"])
+def test_result_nobody_can_build_on_is_no_reading(database, tmp_path, body: bytes) -> None:
+    """A damaged result, or one of another form, fails no image: it is read anew."""
+    cache = VisionCache(tmp_path / "vlm_cache.db", max_bytes=10**8)
+    with database.transaction() as transaction:
+        stored = CachedReading(insert_result(
+            transaction, account_id="acc_1", key=key(), body=body, model_version="none", reusable=True, has_reading=True
+        ))  # fmt: skip
+    assert load_reading(database, cache, key(), stored) is None
+    cache.put(key().reading, stored.result_id, b"{}")
+    assert load_reading(database, cache, key(), stored) is None
+    cache.close()
