@@ -15,7 +15,7 @@ from arachne.actors.batcher import Policy
 from arachne.actors.describing import Describing
 from arachne.schemas.result import Result
 from arachne.vlm import Breaker, Retry
-from tests.actors.test_batcher import question
+from tests.actors.gate_bench import question
 from tests.standins.process import OllamaProcess
 
 pytestmark = pytest.mark.processes
