@@ -95,7 +95,8 @@ def _with_question(result: Result, data: bytes, task: Task) -> Done:
     if task.model is None:
         return Done(to_reading(undescribed(result, "no model was asked", 0.0)))
     try:
-        question = prepare_description(data, result.text or "", task.request, task.model)
+        shown = result.pages[0] if result.pages else result  # of several pages the first is asked about
+        question = prepare_description(data, shown.text or "", task.request, task.model)
         Path(task.png_path).write_bytes(question.png)
     except Exception as error:  # what was read is worth more than the description
         log.warning("a question could not be prepared", exc_info=True)
