@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from dataclasses import dataclass
+from http import HTTPStatus
 from urllib.parse import urldefrag, urljoin
 
 import aiohttp
@@ -63,8 +64,8 @@ def _follow(url: str, response: aiohttp.ClientResponse) -> str:
 
 
 async def _receive(response: aiohttp.ClientResponse, spool: Spool, max_bytes: int) -> Download:
-    if not 200 <= response.status < 300:
-        raise _rejected(response, "the URL's server doesn't give the image. It has to do so without a sign-in.")
+    if response.status != HTTPStatus.OK:  # others that succeed have a part of it, or nothing
+        raise _rejected(response, _hint(response.status))
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
         hint = "the URL's server sends the image compressed although it was asked not to."
@@ -78,6 +79,16 @@ async def _receive(response: aiohttp.ClientResponse, spool: Spool, max_bytes: in
         digest.update(chunk)
         spool.add(chunk)
     return Download(digest.hexdigest(), spool.size_bytes)
+
+
+def _hint(status: int) -> str:
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return "the URL's server failed. Try again later."
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return "the URL's server doesn't give the image to us. It has to do so without a sign-in."
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return "the URL's server wants fewer requests. Try again later."
+    return "the URL's server doesn't give the image. Check the URL."
 
 
 def _rejected(response: aiohttp.ClientResponse, hint: str) -> AnswerRejectedError:

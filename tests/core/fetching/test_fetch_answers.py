@@ -93,6 +93,8 @@ async def break_off(request: web.Request) -> web.StreamResponse:
     ("page", "expected"),
     [
         (answer(404), ("fetch_failed", "(http 404)", 1)),
+        (answer(206, b"a part"), ("fetch_failed", "(http 206)", 1)),
+        (answer(204), ("fetch_failed", "(http 204)", 1)),
         (answer(401), ("fetch_failed", "(http 401)", 1)),
         (answer(500), ("fetch_failed", "(http 500)", 3)),
         (answer(429), ("fetch_failed", "(http 429)", 3)),
