@@ -1,0 +1,174 @@
+"""`arachne webhooks …`: endpoints and deliveries of an account, and a receiver on this machine."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from arachne.cli.options import Json
+from arachne.cli.output import print_record, print_rows, say
+
+if TYPE_CHECKING:
+    from arachne.cli.remote import ClientSettings, Remote
+
+_PATH = "/api/webhooks"
+_EPILOG = """The service is found by ARACHNE_URL, http://127.0.0.1:8000 when unset, and signed in to with ARACHNE_TOKEN,
+or with ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET."""
+
+app = typer.Typer(
+    help="Add, list and test webhook endpoints, see and repeat deliveries, receive here.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+)
+Endpoint = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Id of the endpoint, whe_….")]
+Message = Annotated[str, typer.Argument(metavar="MESSAGE", help="Id of the event, msg_….")]
+Events = Annotated[list[str] | None, typer.Option("--event", help="Such as 'job.*'; may be repeated.")]
+DeliveryColumns = ["message_id", "event", "status", "attempt_count", "next_attempt_at", "reason", "created_at"]
+
+
+@app.command()
+def add(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where events are sent.")],
+    event: Events = None,
+    description: Annotated[str | None, typer.Option(help="A note of yours.")] = None,
+    json: Json = False,
+) -> None:
+    """Add an endpoint and print its secret, this once. Without --event it gets the ends of jobs."""
+    wanted = {"url": url, "events": event or None, "description": description}
+    with _connected() as remote:
+        made = remote.call("POST", _PATH, json={name: value for name, value in wanted.items() if value is not None})
+    print_record(made if json else _pick(made, "endpoint_id", "url", "events", "secret"), as_json=json)
+    say("Keep the secret: it is not shown again.")
+
+
+@app.command("list")
+def list_all(json: Json = False) -> None:
+    """List the endpoints, oldest first."""
+    with _connected() as remote:
+        rows = list(remote.every(_PATH))
+    shown = rows if json else [row | {"events": _joined(row["events"])} for row in rows]
+    print_rows(shown, ["endpoint_id", "url", "events", "enabled", "disabled_reason"], as_json=json)
+
+
+@app.command("test")
+def send_test(endpoint: Endpoint, json: Json = False) -> None:
+    """Send `webhook.test` to an endpoint now and print what came of it. Exits with 1 if it failed."""
+    with _connected() as remote:
+        attempt = remote.call("POST", f"{_PATH}/{_segment(endpoint)}/test")
+    shown = attempt if json else _pick(attempt, "at", "status_code", "ms", "failure", "response")
+    print_record(shown, as_json=json)
+    if attempt["failure"] is not None:
+        raise typer.Exit(1)
+
+
+@app.command()
+def deliveries(
+    endpoint: Endpoint,
+    message: Annotated[str | None, typer.Argument(metavar="[MESSAGE]", help="One event, with every attempt.")] = None,
+    *,
+    status: Annotated[Literal["pending", "succeeded", "failed", "cancelled"] | None, typer.Option()] = None,
+    event: Annotated[str | None, typer.Option(help="Only this event, such as job.completed.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many, the newest first.")] = 50,
+    json: Json = False,
+) -> None:
+    """List the deliveries to an endpoint, or show one with its attempts."""
+    path = f"{_PATH}/{_segment(endpoint)}/deliveries"
+    with _connected() as remote:
+        if message is not None:
+            _show_delivery(remote.call("GET", f"{path}/{_segment(message)}"), as_json=json)
+            return
+        wanted: dict[str, str | int] = {"limit": limit}
+        wanted |= {name: value for name, value in (("status", status), ("event", event)) if value is not None}
+        rows = remote.call("GET", path, params=wanted)["data"]
+    assert isinstance(rows, list)
+    print_rows(rows, DeliveryColumns, as_json=json)
+
+
+@app.command()
+def redeliver(endpoint: Endpoint, message: Message, json: Json = False) -> None:
+    """Send an event to an endpoint again, under the same id."""
+    path = f"{_PATH}/{_segment(endpoint)}/deliveries/{_segment(message)}/redeliver"
+    with _connected() as remote:
+        delivery = remote.call("POST", path)
+    print_record(delivery if json else _pick(delivery, *DeliveryColumns), as_json=json)
+
+
+@app.command()
+def listen(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0 for any.")] = 4567,
+    forward_to: Annotated[str | None, typer.Option(metavar="URL", help="Pass genuine requests on to it.")] = None,
+    json: Json = False,
+) -> None:
+    """Receive webhooks on this machine, verify them and print a line an event, until interrupted.
+
+    Verifies with ARACHNE_WEBHOOK_SECRET (several parted by spaces). Without one, and with credentials, it adds an
+    endpoint for itself, takes jobs' own webhooks as well, and deletes the endpoint at the end. What is not genuine is
+    answered with 400, and why goes to stderr. With --json a line holds the event's JSON and its message_id.
+    """
+    from arachne.cli.listener import Listener, await_signal, check_forwarding
+    from arachne.cli.remote import ClientSettings
+
+    settings = ClientSettings()
+    if forward_to is not None:
+        check_forwarding(forward_to)
+    with Listener(port, forward_to=forward_to, as_json=json) as listener, _secrets(settings, listener.url) as secrets:
+        listener.start(secrets)
+        say(f"Listening on {listener.url}")
+        await_signal()
+
+
+@contextmanager
+def _secrets(settings: "ClientSettings", url: str) -> Iterator[list[str]]:
+    """What requests to `url` are signed with: what is set, or else that of an endpoint made for this while."""
+    from arachne.cli.remote import connect
+    from arachne.errors import SetupError
+
+    if settings.webhook_secret is not None and (given := settings.webhook_secret.get_secret_value().split()):
+        yield given
+        return
+    if not settings.has_credentials:
+        raise SetupError(
+            "Set ARACHNE_WEBHOOK_SECRET to the endpoint's secret, or ARACHNE_TOKEN so that an endpoint can be added."
+        )
+    with connect(settings) as remote:
+        wanted = {"url": url, "events": ["*"], "description": "arachne webhooks listen"}
+        made = remote.call("POST", _PATH, json=wanted)
+        try:
+            yield [str(made["secret"]), str(remote.call("GET", f"{_PATH}/default/secret")["secret"])]
+        finally:
+            remote.call("DELETE", f"{_PATH}/{made['endpoint_id']}")
+
+
+@contextmanager
+def _connected() -> "Iterator[Remote]":
+    from arachne.cli.remote import ClientSettings, connect
+
+    with connect(ClientSettings()) as remote:
+        yield remote
+
+
+def _show_delivery(delivery: dict[str, object], *, as_json: bool) -> None:
+    if as_json:
+        print_record(delivery, as_json=True)
+        return
+    print_record(_pick(delivery, *DeliveryColumns), as_json=False)
+    attempts = delivery["attempts"]
+    assert isinstance(attempts, list)
+    print_rows(attempts, ["number", "at", "cause", "status_code", "ms", "failure", "response"], as_json=False)
+
+
+def _pick(record: dict[str, object], *names: str) -> dict[str, object]:
+    """These members for people to read; null ones are a dash."""
+    return {name: "-" if record[name] is None else _joined(record[name]) for name in names}
+
+
+def _joined(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _segment(given: str) -> str:
+    """An id as one segment of a path, whatever is in it."""
+    from urllib.parse import quote
+
+    return quote(given, safe="")
