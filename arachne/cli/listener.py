@@ -65,7 +65,7 @@ class Listener:
             owner = listener
 
         try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+            self._server = _Server(("127.0.0.1", port), Handler)
         except OSError as error:
             self._client.close()
             raise SetupError(f"Port {port} can't be used: {error.strerror}. Choose another with --port.") from None
@@ -92,7 +92,7 @@ class Listener:
         verdicts = [verify(secret, headers, body) for secret in self._secrets]
         if not any(one.valid for one in verdicts):
             told = _worst(verdicts)
-            say(f"refused {headers.get('webhook-id', 'a request')}: {told.reason}: {told.detail}")
+            say(f"refused {_printable(headers.get('webhook-id', 'a request'))}: {told.reason}: {told.detail}")
             return 400, f"{told.reason}\n".encode()
         self._print(headers["webhook-id"], body)
         return self._forward(headers, body) if self._forward_to is not None else (204, b"")
@@ -126,13 +126,23 @@ def _line(message_id: str, event: Mapping[str, object], *, as_json: bool) -> str
     data = event["data"]
     assert isinstance(data, dict)
     about = [str(data[name]) for name in ("job_id", "status", "endpoint_id", "reason") if data.get(name) is not None]
-    text = "  ".join([str(event["timestamp"]), str(event["type"]), *about, message_id])
+    return _printable("  ".join([str(event["timestamp"]), str(event["type"]), *about, message_id]))
+
+
+def _printable(text: str) -> str:
+    """The text without what would move a terminal's cursor."""
     return "".join(one if one.isprintable() else " " for one in text)
 
 
 def _worst(verdicts: Sequence[Verification]) -> Verification:
     """The verdict that tells most: another than that the secret is not this one, if there is any."""
     return next((one for one in verdicts if one.reason != "wrong_signature"), verdicts[0])
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """One line for a connection that broke: the sender tries again."""
+        say(f"a connection broke: {sys.exc_info()[1]!r}")
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,0 +1,206 @@
+"""`arachne webhooks`: what it says of services that refuse or aren't there, and its receiver among odd requests."""
+
+import json
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from http.client import HTTPConnection
+
+import httpx
+import pytest
+import respx
+from standardwebhooks import Webhook
+
+from arachne.cli import listener as listening
+from arachne.cli.listener import MAX_BODY_BYTES, Listener
+from arachne.webhooks.signing import new_secret, sign
+
+Run = Callable[..., tuple[int, str, str]]
+URL = "https://service.example"
+SECRET, OTHER = new_secret(), new_secret()
+EVENT = b'{"type":"job.completed","timestamp":"2026-01-31T12:00:00Z","data":{"job_id":"job_1","status":"completed"}}'
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.Router]:
+    """A service at ARACHNE_URL that answers as it is told, and a token for it."""
+    monkeypatch.setenv("ARACHNE_URL", URL)
+    monkeypatch.setenv("ARACHNE_TOKEN", "a-token")
+    with respx.mock(base_url=URL, assert_all_called=False) as router:
+        yield router
+
+
+def headers_for(body: bytes, secret: str = SECRET, message_id: str = "msg_1") -> dict[str, str]:
+    """What a delivery now would carry."""
+    now = int(time.time())
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(now),
+        "webhook-signature": sign(secret, message_id, now, body),
+    }
+
+
+@pytest.fixture
+def receiver() -> Iterator[Listener]:
+    """A listener with two secrets."""
+    with Listener(0) as made:
+        made.start([OTHER, SECRET])
+        yield made
+
+
+def post(receiver: Listener, body: bytes, headers: Mapping[str, str]) -> int:
+    """Status of the answer."""
+    return httpx.post(receiver.url, content=body, headers=dict(headers), trust_env=False).status_code
+
+
+def test_without_credentials(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 3, and which variables to set."""
+    for name in ("ARACHNE_TOKEN", "ARACHNE_CLIENT_ID", "ARACHNE_CLIENT_SECRET", "ARACHNE_WEBHOOK_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+    code, out, err = run("webhooks", "list")
+    assert (code, out, "ARACHNE_TOKEN" in err) == (3, "", True)
+    code, out, err = run("webhooks", "listen", "--port", "0")
+    assert (code, out, "ARACHNE_WEBHOOK_SECRET" in err) == (3, "", True)
+
+
+def test_client_credentials_sign_in(run: Run, service: respx.Router, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are exchanged for a token, in HTTP Basic; refused ones end with 1 and the reason."""
+    monkeypatch.delenv("ARACHNE_TOKEN")
+    monkeypatch.setenv("ARACHNE_CLIENT_ID", "cli_1")
+    monkeypatch.setenv("ARACHNE_CLIENT_SECRET", "s3cret")
+    token = service.post("/api/auth/token").respond(json={"access_token": "fresh"})
+    listed = service.get("/api/webhooks").respond(json={"data": [], "next_cursor": None})
+    assert run("webhooks", "list", "--json")[:2] == (0, "[]\n")
+    assert token.calls.last.request.headers["Authorization"].startswith("Basic ")
+    assert listed.calls.last.request.headers["Authorization"] == "Bearer fresh"
+    token.respond(401, json={"error": "invalid_client"})
+    code, out, err = run("webhooks", "list")
+    assert (code, out, "invalid_client" in err, "s3cret" in err) == (1, "", True, False)
+
+
+def test_all_pages_are_listed(run: Run, service: respx.Router) -> None:
+    """One list of all of them, in order."""
+    row = {"url": "https://a.example", "events": ["job.*"], "enabled": True, "disabled_reason": None}
+    service.get("/api/webhooks", params={"cursor": "next"}).respond(
+        json={"data": [row | {"endpoint_id": "whe_2"}], "next_cursor": None}
+    )
+    service.get("/api/webhooks").respond(json={"data": [row | {"endpoint_id": "whe_1"}], "next_cursor": "next"})
+    found = json.loads(run("webhooks", "list", "--json")[1])
+    assert [one["endpoint_id"] for one in found] == ["whe_1", "whe_2"]
+    assert re.search("whe_1 .*job.*\n.*whe_2", run("webhooks", "list")[1])
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (
+            httpx.Response(403, json={"detail": "The token lacks it.", "code": "insufficient_scope"}),
+            "insufficient_scope",
+        ),
+        (
+            httpx.Response(422, json={"detail": "No.", "errors": [{"loc": ["events", 0], "msg": "matches none"}]}),
+            "events.0: matches none",
+        ),
+        (httpx.Response(503, text="<html>"), "503"),
+        (httpx.ConnectError("nobody listens"), "nobody listens"),
+    ],
+)
+def test_refusals_are_told(run: Run, service: respx.Router, answer: object, told: str) -> None:
+    """Exit code 1, nothing on stdout, and on stderr what the service said."""
+    effect = {"side_effect": answer} if isinstance(answer, Exception) else {"return_value": answer}
+    service.post("/api/webhooks").mock(**effect)  # type: ignore[arg-type]
+    code, out, err = run("webhooks", "add", "https://a.example/hook")
+    assert (code, out, told in err) == (1, "", True)
+
+
+def test_a_failed_test_ends_with_1(run: Run, service: respx.Router) -> None:
+    """The attempt is printed all the same, and an id with a slash is no other path."""
+    attempt = {"at": "2026-01-31T12:00:00Z", "status_code": 500, "ms": 3, "failure": "http", "response": None}
+    asked = service.post(path__regex=r"/api/webhooks/.*/test").respond(json=attempt)
+    code, out, _ = run("webhooks", "test", "../whe_1", "--json")
+    assert (code, json.loads(out)) == (1, attempt)
+    assert asked.calls.last.request.url.raw_path == b"/api/webhooks/..%2Fwhe_1/test"
+
+
+def test_listening_without_a_secret(run: Run, service: respx.Router, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint for all events is added for the while, and deleted at the end; jobs' own webhooks verify too."""
+    monkeypatch.delenv("ARACHNE_WEBHOOK_SECRET", raising=False)
+    added = service.post("/api/webhooks").respond(201, json={"endpoint_id": "whe_1", "secret": SECRET})
+    service.get("/api/webhooks/default/secret").respond(json={"secret": OTHER})
+    deleted = service.delete("/api/webhooks/whe_1").respond(204)
+
+    def while_listening() -> None:
+        wanted = json.loads(added.calls.last.request.content)
+        assert (wanted["events"], deleted.called) == (["*"], False)
+        service.route(host="127.0.0.1").pass_through()
+        for secret in (SECRET, OTHER):
+            answer = httpx.post(wanted["url"], content=EVENT, headers=headers_for(EVENT, secret), trust_env=False)
+            assert answer.status_code == 204
+
+    monkeypatch.setattr(listening, "await_signal", while_listening)
+    code, out, _ = run("webhooks", "listen", "--port", "0", "--json")
+    assert (code, len(out.splitlines()), deleted.called) == (0, 2, True)
+
+
+def test_listener_takes_what_is_genuine(receiver: Listener, capsys: pytest.CaptureFixture[str]) -> None:
+    """Signed by the public library or by us with either secret: 204 and one line each."""
+    theirs = headers_for(EVENT)
+    moment = datetime.fromtimestamp(int(theirs["webhook-timestamp"]), UTC)
+    theirs["webhook-signature"] = Webhook(OTHER).sign("msg_1", moment, EVENT.decode())
+    assert [post(receiver, EVENT, one) for one in (theirs, headers_for(EVENT))] == [204, 204]
+    assert capsys.readouterr().out.splitlines() == ["2026-01-31T12:00:00Z  job.completed  job_1  completed  msg_1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("body", "change"),
+    [
+        (EVENT + b"\n", {}),
+        (b"", {}),
+        (EVENT, {"webhook-id": "msg_2"}),
+        (EVENT, {"webhook-timestamp": "soon"}),
+        (EVENT, {"webhook-signature": ""}),
+        (EVENT, {"webhook-signature": "v1,\xff"}),
+    ],
+)
+def test_listener_refuses_the_rest(
+    receiver: Listener, capsys: pytest.CaptureFixture[str], body: bytes, change: dict[str, str]
+) -> None:
+    """400, nothing on stdout, the reason on stderr."""
+    headers = {name: value.encode("latin-1") for name, value in (headers_for(EVENT) | change).items()}
+    assert httpx.post(receiver.url, content=body, headers=headers, trust_env=False).status_code == 400
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.startswith("refused ")) == ("", True)
+
+
+def test_listener_reads_no_endless_bodies(receiver: Listener) -> None:
+    """A length is needed, and one that is too great is refused before the body is read."""
+    for header, status in ({"Content-Length": str(MAX_BODY_BYTES + 1)}, 413), ({"Transfer-Encoding": "chunked"}, 411):
+        with closing(HTTPConnection("127.0.0.1", int(receiver.url.split(":")[2].rstrip("/")))) as connection:
+            connection.putrequest("POST", "/")
+            for name, value in header.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            assert connection.getresponse().status == status
+
+
+def test_listener_tells_that_nothing_takes_what_it_passes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """502, so that it is sent again, and why on stderr."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        with Listener(0, forward_to=f"http://127.0.0.1:{closed.getsockname()[1]}/") as receiver:
+            receiver.start([SECRET])
+            assert post(receiver, EVENT, headers_for(EVENT)) == 502
+    assert "not passed on" in capsys.readouterr().err
+
+
+def test_listening_where_it_can_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that is taken and a URL that is none: exit code 3, and what to change."""
+    monkeypatch.setenv("ARACHNE_WEBHOOK_SECRET", SECRET)
+    with Listener(0) as first:
+        code, out, err = run("webhooks", "listen", "--port", first.url.split(":")[2].rstrip("/"))
+        assert (code, out, "--port" in err) == (3, "", True)
+    code, _, err = run("webhooks", "listen", "--port", "0", "--forward-to", "localhost:3000")
+    assert (code, "--forward-to" in err) == (3, True)
