@@ -24,3 +24,10 @@ def confine(parent_pid: int, memory_bytes: int) -> None:
 def _address_space_bytes() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     return pages * resource.getpagesize()
+
+
+def return_free_memory() -> None:
+    """Give the allocator's free pages back; it keeps them otherwise, each size of picture adding some of its own."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's; others don't need it
+    if trim is not None:
+        trim(0)

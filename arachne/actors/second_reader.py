@@ -16,6 +16,7 @@ from threading import Event, Thread
 import numpy as np
 from pebble import ProcessExpired, ProcessPool
 
+from arachne.actors.confinement import return_free_memory
 from arachne.actors.stage_process import prepare
 from arachne.stages.arrays import Box, Gray
 from arachne.stages.rapid import SecondReader, SecondReaderLost, SeenLine, look
@@ -132,6 +133,8 @@ def look_at(reader: SecondReader, picture: Picture) -> tuple[SeenLine, ...]:
         return reader(gray, picture.known)
     except MemoryError:
         raise SecondReaderLost("the picture needs more memory than it may take") from None
+    finally:
+        return_free_memory()
 
 
 @contextmanager

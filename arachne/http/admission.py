@@ -19,7 +19,7 @@ from arachne.jobs.queue import Room, check_room
 from arachne.jobs.submit import NewImage, NewWebhook, find_hits, reserve_blobs
 from arachne.net.policy import webhook_policy
 from arachne.net.registration import check_destination
-from arachne.net.urls import MAX_URL_LENGTH
+from arachne.net.urls import MAX_URL_LENGTH, without_user_info
 from arachne.reading import cache_key, settle_options
 from arachne.schemas.options import Options
 from arachne.schemas.submission import SubmissionTerms, WebhookInput
@@ -129,7 +129,8 @@ def _new_image(
     arrival: Arrival, caller: Caller, options: Options, settings: Settings, facts: Published | None
 ) -> NewImage:
     error, header, digest = arrival.error, arrival.header, arrival.sha256
-    shown_url = arrival.url if arrival.url and len(arrival.url) <= MAX_URL_LENGTH and is_storable(arrival.url) else None
+    url = arrival.url
+    shown_url = without_user_info(url) if url and len(url) <= MAX_URL_LENGTH and is_storable(url) else None
     is_hash = digest is not None and ":" not in digest
     usable = error is None and facts is not None and digest is not None and options.cache == "use"
     return NewImage(

@@ -59,8 +59,13 @@ def check_url(url: str, policy: EgressPolicy) -> CheckedUrl:
 def redact_query(url: str) -> str:
     """`url` with its query, and a fragment or user info if any, replaced."""
     head, mark, _ = url.partition("?")
-    head = re.sub(r"(?<=://)[^/@]*@", "", head.partition("#")[0])
+    head = without_user_info(head.partition("#")[0])
     return f"{head}?redacted" if mark else head
+
+
+def without_user_info(url: str) -> str:
+    """`url` without a name and password before its host; such URLs are refused, and nobody needs to keep those."""
+    return re.sub(r"(?<=://)[^/?#]*@", "", url)
 
 
 def _refuse_characters(url: str) -> None:
