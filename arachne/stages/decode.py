@@ -126,7 +126,9 @@ def _read_frames(source: pillow.Source, image: Image.Image, wanted: Sequence[int
     for index in wanted:
         try:
             frames.append(_read_frame(source, image, index, notes))
-        except pillow.DECODER_ERRORS as error:
+        except (*pillow.DECODER_ERRORS, DecodeFailed) as error:
+            if not frames and isinstance(error, DecodeFailed):
+                raise
             if not frames:
                 raise DecodeFailed(f"Nothing could be decoded: {pillow.told(error)}. Save the image anew.") from error
             notes.append(f"frames: {index + 1} to {len(wanted)} could not be decoded, dropped")

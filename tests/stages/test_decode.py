@@ -152,6 +152,17 @@ def test_frames_are_dropped_by_name_or_all_read(image_format: str) -> None:
     assert levels == [0, 1, 2]
 
 
+def test_a_frame_of_which_nothing_is_there_leaves_those_before_it() -> None:
+    """The file ends before the second picture's data; HEIC has it all at its end."""
+    noise = np.random.default_rng(7).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    pages = [Image.fromarray(noise), Image.fromarray(255 - noise)]
+    data = save(pages[0], "HEIF", save_all=True, append_images=pages[1:])
+    decoded = decode(data[: round(len(data) * 0.55)], ALL)
+    assert len(decoded.frames) == 1
+    assert decoded.frames[0].std() > 20
+    assert "frames: 2 to 2 could not be decoded, dropped" in decoded.warnings
+
+
 def test_limits_hold_before_decoding() -> None:
     with pytest.raises(ImageTooLarge) as caught:
         decode(save(Image.new("1", (1001, 1000)), "PNG"), OPTIONS)
