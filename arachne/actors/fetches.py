@@ -16,7 +16,7 @@ KIND = "io"
 
 
 class FetchThread:
-    """Fetches images from `start` to `stop`; `wake` is for other threads."""
+    """Fetches images from `start` to `stop`; `wake` is for other threads, `on_failure` is called from its own."""
 
     def __init__(
         self,
@@ -25,6 +25,7 @@ class FetchThread:
         *,
         queued: Callable[[], object],
         on_commit: Callable[[News], None],
+        on_failure: Callable[[], object],
     ) -> None:
         assert settings.database_url is not None
         self._database = AsyncDatabase(settings.database_url, on_commit=on_commit)
@@ -33,6 +34,8 @@ class FetchThread:
         self._engine = FetchEngine(means)
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
+        self._on_failure = on_failure
+        self._failure: Exception | None = None
         self._thread = Thread(target=self._run, name="arachne-fetches", daemon=True)
 
     def wake(self) -> None:
@@ -51,9 +54,22 @@ class FetchThread:
             self._thread.join()
         self._heartbeat.stop()
 
+    def check(self) -> None:
+        """Nothing, while it does its work.
+
+        Raises:
+            Exception: what ended it.
+        """
+        if self._failure is not None:
+            raise self._failure
+
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._fetch())
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._fetch())
+        except Exception as error:  # raised again by `check`; a worker that no longer fetches must not look alive
+            self._failure = error
+            self._on_failure()
 
     async def _fetch(self) -> None:
         try:

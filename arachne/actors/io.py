@@ -40,7 +40,9 @@ def run(settings: Settings) -> None:
     announcer = Announcer(settings.database_url, deliveries.wake)
     database = Database(settings.database_url, pool_size=POOL_SIZE, on_commit=announcer.tell)
     waker, storage = Waker(settings), open_storage(settings)
-    fetches = FetchThread(settings, storage, queued=waker.wake_gpu, on_commit=announcer.tell)
+    fetches = FetchThread(
+        settings, storage, queued=waker.wake_gpu, on_commit=announcer.tell, on_failure=deliveries.stop
+    )
     ticker = Ticker(database, settings, waker, deliveries)
     broker = make_broker(settings)
     declare_wake(broker, WAKE_WEBHOOKS, deliveries.wake)
@@ -51,6 +53,7 @@ def run(settings: Settings) -> None:
             ticker.start()
             fetches.start()
             run_until_signal(deliveries.run, deliveries.stop)
+            fetches.check()
     finally:
         fetches.stop()
         ticker.stop()

@@ -1,0 +1,35 @@
+"""The fetch engine as a part of a worker."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from arachne.actors.fetches import FetchThread
+from arachne.fetching.engine import FetchEngine
+from arachne.settings import Settings
+from arachne.storage import open_storage
+
+
+def test_a_worker_that_no_longer_fetches_does_not_look_alive(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ends the engine is told at once, and is what the worker ends with."""
+
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(FetchEngine, "run", broken)
+    settings = Settings(data_dir=tmp_path, database_url=database_url)
+    told = threading.Event()
+    fetches = FetchThread(
+        settings, open_storage(settings), queued=lambda: None, on_commit=lambda _: None, on_failure=told.set
+    )
+    fetches.check()
+    fetches.start()
+    try:
+        assert told.wait(30)
+    finally:
+        fetches.stop()
+    with pytest.raises(ZeroDivisionError):
+        fetches.check()
