@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypedDict
 from sqlalchemy import Row, text
 
 from arachne.database import Transaction
-from arachne.jobs.turns import Bounds, Line, Turn, allowance, next_turn, note_answered, note_sent
+from arachne.jobs.turns import Bounds, Line, allowance, known_turn, next_turn, note_answered, note_sent
 
 CHANNEL = "arachne_gate"
 FRESH_S = 3.0  # lines of a worker that has not come by for so long count no more; it is dead or frozen
@@ -93,7 +93,7 @@ def visit(transaction: Transaction, gate: Gate, told: Told) -> Granted:
     can be.
     """
     row = _enter(transaction, gate)
-    before, stored = Turn(**row.turn), _fresh(row.lines, told.worker, row.now_s)
+    before, stored = known_turn(row.turn), _fresh(row.lines, told.worker, row.now_s)
     mine = [
         Line(told.worker, model, *one[:2], row.now_s - one.oldest_age_s) for model, one in sorted(told.images.items())
     ]

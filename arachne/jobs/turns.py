@@ -4,8 +4,9 @@ Models on one GPU swap each other out, which takes tens of seconds, so images wa
 on as long as images for its model are there, and ends early once another model's have waited for its bounds.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 LINGER_S = 0.5  # a turn outlives a moment without images: the next ones may just be being claimed
 
@@ -43,6 +44,12 @@ class Turn:
     passed: int = 0
     answered: bool = False
     drained: bool = True
+
+
+def known_turn(members: Mapping[str, Any]) -> Turn:
+    """The turn as workers record it; what a newer version has besides is left out, so that both can run at once."""
+    known = {one.name for one in fields(Turn)}
+    return Turn(**{name: value for name, value in members.items() if name in known})
 
 
 def next_turn(turn: Turn, lines: Sequence[Line], now_s: float, bounds: Bounds) -> Turn:

@@ -144,3 +144,12 @@ def test_gate_survives_what_an_older_visit_left(visitor, database) -> None:
         transaction.session.execute(text("UPDATE gate SET lines = '{}'"))
     assert len(one.ask(m=1).slots) == 1
     assert len(one.held) == 2
+
+
+def test_what_a_newer_version_adds_to_the_turn_is_left_out(visitor) -> None:
+    """Workers are replaced one by one: for a while both versions stand at the gate."""
+    mine = visitor("mine")
+    mine.ask(m=1)
+    newer = text("""UPDATE gate SET turn = (turn::jsonb || '{"colour": "green"}'::jsonb)""")
+    mine.database.run(lambda transaction: transaction.session.execute(newer))
+    assert mine.ask(m=1).model == "m"
