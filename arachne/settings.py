@@ -61,7 +61,10 @@ class Settings(BaseSettings):
     vlm_switch_after_requests: int = Field(
         50, ge=1, description="Requests after which a model lets another one's waiting images have the GPU"
     )
-    vlm_timeout_s: Seconds = Field(120, description="Seconds a model has for one answer, its loading included")
+    vlm_timeout_s: Seconds = Field(
+        120,
+        description="Seconds a model has for one answer, its loading included; three tries in HARD_TIME_LIMIT_S",
+    )
     vlm_keep_alive_s: Seconds = Field(600, description="Seconds Ollama keeps a model loaded after its last request")
     vlm_context_tokens: int = Field(8192, ge=6400, description="Tokens Ollama gives picture, question and answer")
     vlm_api_key: SecretStr | None = Field(None, description="Bearer token for VLM_URL")
@@ -88,7 +91,9 @@ class Settings(BaseSettings):
     lease_s: Seconds = Field(15, description="Seconds without a beat after which a worker counts as lost")
     job_deadline_s: Seconds = Field(DAY_S, description="Seconds after which a job's unread images fail")
     soft_time_limit_s: Seconds = Field(100, description="Seconds after which an image stops trying harder")
-    hard_time_limit_s: Seconds = Field(120, description="Seconds after which an image's subprocess is killed")
+    hard_time_limit_s: Seconds = Field(
+        120, description="Seconds after which an image's subprocess is killed, or its description given up"
+    )
     cpu_workers: int = Field(
         default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="Stage subprocesses of a GPU worker"
     )
