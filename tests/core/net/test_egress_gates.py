@@ -98,7 +98,7 @@ async def listener() -> AsyncIterator[Listener]:
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         found.accepted += 1
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         writer.close()
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
@@ -156,7 +156,7 @@ async def test_the_listener_would_tell(gates: Gates, listener: Listener, names: 
     async with aiohttp.ClientSession() as session:
         for host in ("127.0.0.1", "hooks.example.com"):
             async with session.get(f"http://{host}:{listener.port}/") as response:
-                assert response.status == 204
+                assert response.status == 200
     policy = gates.policy(settings(listener, **{gates.allow: [f"127.0.0.1:{listener.port}"]}))
     async with guarded_session(policy, 5) as session:
         assert await gates.call(session, policy, f"http://127.0.0.1:{listener.port}/") is None
