@@ -27,15 +27,12 @@ AGAIN_S = 1.0
 
 
 class Finisher:
-    """Finishes claimed images. `job_finished` is called after each commit that finished a job."""
+    """Finishes claimed images."""
 
-    def __init__(
-        self, database: Database, cache: VisionCache, settings: Settings, job_finished: Callable[[], object]
-    ) -> None:
+    def __init__(self, database: Database, cache: VisionCache, settings: Settings) -> None:
         self._database = database
         self._cache = cache
         self._settings = settings
-        self._job_finished = job_finished
         self._hurried = Event()
 
     def hurry(self) -> None:
@@ -120,7 +117,7 @@ class Finisher:
         faults = 0
         while True:
             try:
-                done = self._database.run(work, *args, **kwargs)
+                return self._database.run(work, *args, **kwargs)
             except Unavailable:
                 if self._hurried.wait(AGAIN_S):
                     raise
@@ -129,7 +126,3 @@ class Finisher:
                 if faults > 1:
                     raise
                 log.warning("a finish failed and is tried once more", exc_info=True)
-            else:
-                if done.job_finished:
-                    self._job_finished()
-                return done

@@ -110,7 +110,7 @@ def _run(settings: Settings, read: Read) -> None:
     database.run(publish, reader.facts)
     reader.learn(database.run(model_versions))
     cache, pool = open_cache(settings), StagePool(read, settings)
-    finisher = Finisher(database, cache, settings, waker.wake_webhooks)
+    finisher = Finisher(database, cache, settings)
     means = Means(
         database, open_storage(settings), settings, reader.key_of, reader.request_of, reader.model_of, finisher
     )

@@ -167,8 +167,6 @@ class FetchEngine:
         else:
             if done.queued:
                 self._means.queued()
-            if done.job_finished:
-                self._means.job_finished()
 
     async def _fetch(self, session: aiohttp.ClientSession, fetch: Fetch) -> Fetched:
         run, settings = self._means.database.run, self._means.settings

@@ -10,11 +10,10 @@ from arachne.storage import Storage
 
 @dataclass(frozen=True)
 class Means:
-    """`queued` is called when an image waits to be read, `job_finished` when a job has ended."""
+    """`queued` is called when an image waits to be read."""
 
     database: AsyncDatabase
     storage: Storage
     settings: Settings
     worker_id: Callable[[], str]
     queued: Callable[[], object] = lambda: None
-    job_finished: Callable[[], object] = lambda: None

@@ -38,11 +38,10 @@ WHERE image_id = :image_id
 
 
 class Fetched(NamedTuple):
-    """Whether anything was written, whether the image waits to be read now, and whether its job is finished."""
+    """Whether anything was written, and whether the image waits to be read now."""
 
     written: bool
     queued: bool = False
-    job_finished: bool = False
 
 
 LOST = Fetched(written=False)
@@ -66,7 +65,8 @@ def finish_fetched(transaction: Transaction, fetch: Fetch, image: NewImage, sett
         return Fetched(written=True, queued=True)
     charge(transaction, [fetch.image_id])
     tally = Tally(completed=1, cached=1, events=[("image.completed", fetch.image_id)])
-    return Fetched(written=True, job_finished=bool(count(transaction, {fetch.job_id: tally}, settings)))
+    count(transaction, {fetch.job_id: tally}, settings)
+    return Fetched(written=True)
 
 
 def finish_unfetched(transaction: Transaction, fetch: Fetch, error: ArachneError, settings: Settings) -> Fetched:
@@ -106,7 +106,8 @@ def _fail(
     transaction.session.execute(_FAIL, values | known)
     tally = Tally()
     tally.fail(fetch.image_id)
-    return Fetched(written=True, job_finished=bool(count(transaction, {fetch.job_id: tally}, settings)))
+    count(transaction, {fetch.job_id: tally}, settings)
+    return Fetched(written=True)
 
 
 def _row(fetch: Fetch, image: NewImage, hit: CachedResult | None) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """A picture on its way to being read: stages 3 to 6, looked at in other ways where it reads badly as it stands."""
 
+import time
 from dataclasses import dataclass, replace
 
 import cv2
@@ -92,7 +93,8 @@ def read_page(rgb: Rgb, flat: Upright, run: Run) -> ReadPage:
         turned = turn_upright(flat, run)
         looked = _look_over(turned, run) if turned.rotation_deg else looked
     reading = _read(looked, run)
-    if not is_upright(looked.over.words) and not is_upright(reading.words):
+    in_time = time.monotonic() < run.deadline  # else what was read so far stands, before the image is killed for it
+    if in_time and not is_upright(looked.over.words) and not is_upright(reading.words):
         other = _look_over(_level_photo(rgb, flat, run), run, _PHOTO_LEVELS)
         told = without_marks(_read(other, run))
         if worth_of(told.words) > _BETTER * worth_of(reading.words):

@@ -48,7 +48,6 @@ class Assessment:
     palette: tuple[tuple[str, float], ...]
     phash: str
     edge_density: float
-    blank: bool
     glyphs: Glyphs
 
 
@@ -70,19 +69,17 @@ def assess(rgb: Rgb, options: AssessOptions) -> Assessment:
         palette=_palette(small, options.palette_colours),
         phash=_phash(gray),
         edge_density=round(float((cv2.Canny(sample, 60, 160) > 0).mean()), 5),
-        blank=inked.strongest < ink.MIN_CONTRAST,
         glyphs=inked.glyphs,
     )
 
 
 @dataclass(frozen=True)
 class _Inked:
-    """What stands out from its ground, in the picture's pixels; `strongest` in gray levels."""
+    """What stands out from its ground, in the picture's pixels."""
 
     glyphs: Glyphs
     height_px: float | None
     polarity: Polarity
-    strongest: int
 
 
 def _find_ink(small: Rgb, scale: float, options: AssessOptions) -> _Inked:
@@ -104,7 +101,6 @@ def _find_ink_at(rgb: Rgb, scale: float, options: AssessOptions) -> _Inked:
         ink.unscaled(glyphs, scale),
         None if height is None else height / scale,
         _polarity(behind),
-        int(apart.max(initial=0)),
     )
 
 

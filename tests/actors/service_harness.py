@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -44,7 +44,6 @@ class Service:
     storage: Storage
     cache: VisionCache
     account_id: str = ""
-    finished_jobs: list[float] = field(default_factory=list)
     wake: Callable[[], object] = lambda: None
 
     def submit(
@@ -108,9 +107,7 @@ class Service:
         """A resident dispatcher in this process, with subprocesses of its own, and a model where one is set."""
         reader = find_reader(self.settings)
         pool = StagePool(read, self.settings)  # type: ignore[arg-type]
-        finisher = Finisher(
-            self.database, self.cache, self.settings, lambda: self.finished_jobs.append(time.monotonic())
-        )
+        finisher = Finisher(self.database, self.cache, self.settings)
         means = Means(
             self.database, self.storage, self.settings, reader.key_of, reader.request_of, reader.model_of, finisher
         )

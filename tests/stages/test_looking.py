@@ -23,7 +23,6 @@ def options(tessdata_dir: Path, either_engine: str) -> UprightOptions:  # probed
 @pytest.mark.parametrize("level", [0, 128, 255])
 def test_blank_pictures(level: int) -> None:
     found = assess(np.full((50, 70, 3), level, np.uint8), AssessOptions())
-    assert found.blank
     assert found.text_height_px is None
     assert found.contrast == found.edge_density == found.noise == 0
     assert found.palette == ((f"#{level:02x}{level:02x}{level:02x}", 1.0),)

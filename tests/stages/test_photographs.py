@@ -30,10 +30,10 @@ def sign(grain_levels: float) -> Rgb:
     return picture
 
 
-def read_png(rgb: Rgb, tessdata_dir: Path) -> str:
+def read_png(rgb: Rgb, tessdata_dir: Path, soft_time_limit_s: float = 100) -> str:
     data = io.BytesIO()
     Image.fromarray(rgb).save(data, "PNG")
-    request = ReadRequest(Options(detail_level="fast"), ("eng",), tessdata_dir, 50_000_000, 1, 100)
+    request = ReadRequest(Options(detail_level="fast"), ("eng",), tessdata_dir, 50_000_000, 1, soft_time_limit_s)
     return read_image(data.getvalue(), request).text or ""
 
 
@@ -57,6 +57,15 @@ def test_what_reads_badly_is_taken_for_a_photograph_where_that_reads_better(
     monkeypatch.setattr(looking, "read_twice", lambda *_: next(readings))
     picture = draw([(40, 40, "some words to find"), (40, 90, "and a few more")])
     assert read_png(picture, tessdata_dir).strip() == expected
+
+
+def test_after_the_soft_limit_a_bad_reading_stands(draw, tessdata_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking again could take until the image is killed; only one reading is there to be had."""
+    readings = iter([Reading((word("Harvest", 0.7, 0),), 0.7, "soft_time_limit")])
+    monkeypatch.setattr(looking, "is_upright", lambda _words: False)
+    monkeypatch.setattr(looking, "read_twice", lambda *_: next(readings))
+    picture = draw([(40, 40, "some words to find"), (40, 90, "and a few more")])
+    assert read_png(picture, tessdata_dir, soft_time_limit_s=0).strip() == "Harvest"
 
 
 def word(text: str, confidence: float, line: int) -> ReadWord:

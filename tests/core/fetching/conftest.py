@@ -125,7 +125,6 @@ class Fetching:
             self.settings,
             lambda: worker_id,
             lambda: self.told.update(["queued"]),
-            lambda: self.told.update(["job_finished"]),
         )
         choices = {
             "policy": EgressPolicy.build(["127.0.0.0/8"], allow_http=True),
