@@ -99,6 +99,9 @@ class Settings(BaseSettings):
     )
     stage_memory_bytes: int = Field(1024 * MIB, ge=256 * MIB, description="Memory of one stage subprocess, bytes")
     stage_images: int = Field(50, ge=1, description="Images after which a stage subprocess is replaced")
+    stage_recycle_bytes: int = Field(
+        512 * MIB, ge=MIB, description="Resident bytes above which a stage subprocess is replaced after its image"
+    )
     tessdata_dir: Path | None = Field(None, description="More Tesseract language data, besides the packaged ones")
 
     original_retention_s: Seconds = Field(7 * DAY_S, description="Seconds originals are kept after the job's end")

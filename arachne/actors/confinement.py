@@ -17,13 +17,18 @@ def confine(parent_pid: int, memory_bytes: int) -> None:
     if os.getppid() != parent_pid:
         os._exit(1)
     Path("/proc/self/oom_score_adj").write_text("1000")
-    bound = _address_space_bytes() + memory_bytes
+    bound = _memory_bytes(0) + memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
 
 
-def _address_space_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    return pages * resource.getpagesize()
+def resident_bytes() -> int:
+    """Memory this process really has now."""
+    return _memory_bytes(1)
+
+
+def _memory_bytes(column: int) -> int:
+    """Source: proc(5), statm: 0 is the address space, 1 what is resident."""
+    return int(Path("/proc/self/statm").read_text().split()[column]) * resource.getpagesize()
 
 
 def return_free_memory() -> None:

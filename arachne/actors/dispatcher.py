@@ -7,24 +7,20 @@ open.
 import logging
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from threading import Event, Lock
 from time import monotonic
 from typing import Concatenate, ParamSpec
 from uuid import UUID
 
 from arachne.actors.describing import Describing
-from arachne.actors.finisher import Finisher
+from arachne.actors.means import Means
 from arachne.actors.places import Claimable
 from arachne.actors.pool import PoolLostError, StagePool, judge
+from arachne.actors.solitude import Solitude
 from arachne.actors.stage_process import Done
-from arachne.database import Database
 from arachne.errors import ArachneError, Gone, ReadFailed, SetupError, Unavailable
-from arachne.jobs.claim import Claimed, Claims, KeyOf, claim, find_lost
+from arachne.jobs.claim import Claimed, Claims, claim, find_lost
 from arachne.jobs.reconcile import reconcile, recover_unheld
-from arachne.pipeline import ReadRequest
-from arachne.settings import Settings
-from arachne.storage import Storage
 from arachne.versions import NO_MODEL
 
 log = logging.getLogger(__name__)
@@ -38,19 +34,6 @@ LOOKAHEAD = 2  # images loaded and waiting, so that a subprocess never waits for
 LOADING_THREADS = 4
 ENDING_THREADS = 4
 STOP_S = 20.0
-
-
-@dataclass(frozen=True)
-class Means:
-    """What a dispatcher works with."""
-
-    database: Database
-    storage: Storage
-    settings: Settings
-    key_of: KeyOf
-    request_of: Callable[[Claimed], ReadRequest]
-    model_of: Callable[[Claimed], str | None]
-    finisher: Finisher
 
 
 class Dispatcher:
@@ -69,6 +52,7 @@ class Dispatcher:
         self._slots = means.settings.cpu_workers + LOOKAHEAD
         self._held: dict[ClaimId, Future[Done] | None] = {}
         self._asking: set[ClaimId] = set()  # of these, those with no subprocess any more
+        self._alone = Solitude()
         self._lock = Lock()
         self._signal = Event()
         self._stopping = Event()
@@ -151,14 +135,29 @@ class Dispatcher:
             claims = self._claim(limit, but_for) if limit > 0 else Claims([], 0)
             for image in claims.images:
                 self._enter(image)
-                threads = self._loading if image.fault is None and image.hit is None else self._ending
-                threads.submit(self._begin, image)
+                if not self._alone.is_for(image):
+                    self._submit(image)
+                elif not self._alone.keep(image):
+                    self._ending.submit(self._end, image, self._means.finisher.give_back)
+            self._begin_alone()
             if not claims.parked and (limit <= 0 or len(claims.images) < limit):
                 return
 
+    def _submit(self, image: Claimed) -> None:
+        threads = self._loading if image.fault is None and image.hit is None else self._ending
+        threads.submit(self._begin, image)
+
+    def _begin_alone(self) -> None:
+        """Begin the image that is to run alone, if nothing else is in hand."""
+        with self._lock:
+            in_hand = len(self._held)
+        image = self._alone.begin(0 if self._stopping.is_set() else in_hand)
+        if image is not None:
+            self._submit(image)
+
     def _claimable(self) -> Claimable:
         with self._lock:
-            free = self._slots - len(self._held) + len(self._asking)
+            free = 0 if self._alone.holds(self._held) else self._slots - len(self._held) + len(self._asking)
         return Claimable(free, ()) if self._describing is None else self._describing.places.claimable(free)
 
     def _enter(self, image: Claimed) -> None:
@@ -269,6 +268,7 @@ class Dispatcher:
     def _close(self, wait_s: float) -> None:
         """Wait for what is in hand; after `wait_s` the rest is cut off and goes back to the queue uncounted."""
         self._stopping.set()
+        self._begin_alone()  # which gives it back
         if self._describing is not None:
             self._describing.stop()
         deadline = monotonic() + wait_s

@@ -11,9 +11,10 @@ from pathlib import Path
 from arachne import languages
 from arachne.actors.broker import GPU, make_broker, require_redis_url
 from arachne.actors.describing import Describing
-from arachne.actors.dispatcher import Dispatcher, Means
+from arachne.actors.dispatcher import Dispatcher
 from arachne.actors.finisher import Finisher
 from arachne.actors.heartbeat import Heartbeat
+from arachne.actors.means import Means
 from arachne.actors.pool import StagePool
 from arachne.actors.residence import run_until_signal, working
 from arachne.actors.second_reader import second_reader

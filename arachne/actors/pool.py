@@ -15,6 +15,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from arachne.actors import memory_files
 from arachne.actors.stage_process import Done, Read, Task, prepare, run
+from arachne.actors.wear import Wear
 from arachne.errors import ImageError, OutOfMemory, SetupError, TimedOut, WorkerCrashed
 from arachne.pipeline import ReadRequest
 from arachne.settings import Settings
@@ -42,7 +43,7 @@ class Attempt:
 
 
 class StagePool:
-    """Subprocesses that read images with `read`, replaced after a number of images, a crash or a hang."""
+    """Subprocesses that read images with `read`, replaced when worn out, and after a crash or a hang."""
 
     def __init__(self, read: Read, settings: Settings) -> None:
         self._read = read
@@ -125,7 +126,7 @@ class StagePool:
     def _start(self) -> ProcessPool:
         pool = ProcessPool(
             max_workers=self._settings.cpu_workers,
-            max_tasks=self._settings.stage_images,
+            max_tasks=Wear(self._settings.stage_images, self._settings.stage_recycle_bytes),
             initializer=prepare,
             initargs=(os.getpid(), self._settings.stage_memory_bytes, self._read),
             context=multiprocessing.get_context("spawn"),

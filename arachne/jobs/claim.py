@@ -59,7 +59,7 @@ locked AS MATERIALIZED (
     ORDER BY picked.rank, picked.due_at, i.image_id LIMIT :limit FOR UPDATE OF i SKIP LOCKED)
 UPDATE image i SET state = 'running', claim_id = :claim_id, worker_id = :worker_id, started_at = now()
 FROM locked WHERE i.image_id = locked.image_id
-RETURNING i.image_id, i.job_id, i.account_id, i.sha256, i.size_bytes, i.attempts
+RETURNING i.image_id, i.job_id, i.account_id, i.sha256, i.size_bytes, i.attempts, i.lost_leases
 """)
 
 _OPTIONS = text("SELECT job_id, options FROM job WHERE job_id = ANY(:job_ids)")
@@ -75,7 +75,7 @@ class Claimed:
     """An image this worker alone may finish.
 
     `key` is what its result depends on, `hit` a result that already answers it, `reading` one that has stages 1 to 7
-    of it. `attempts` counts earlier hand-overs.
+    of it. `attempts` counts earlier hand-overs, `lost_leases` the workers that were lost while they held it.
     With a `fault` it can't be read here at all, and says why.
     """
 
@@ -91,6 +91,7 @@ class Claimed:
     hit: CachedResult | None = None
     reading: CachedReading | None = None
     fault: str | None = None
+    lost_leases: int = 0
 
 
 class Claims(NamedTuple):
@@ -173,6 +174,7 @@ def _claimed(row: Row[Any], claim_id: UUID, stored: object, key_of: KeyOf) -> Cl
         options=options,
         key=key,
         fault=fault,
+        lost_leases=row.lost_leases,
     )
 
 

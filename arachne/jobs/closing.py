@@ -13,7 +13,7 @@ from arachne.schemas.tables import Job
 from arachne.settings import Settings
 from arachne.webhooks.outbox import emit_image_events, emit_job_event
 
-MAX_LOST_LEASES = 10  # workers that may be lost while holding one image
+MAX_LOST_LEASES = 10  # workers lost while they held one image, after which it is given up
 
 # NO KEY: an image updated twice in a transaction has its foreign key checked anew, which shares the job's key.
 _START_JOBS = text("""

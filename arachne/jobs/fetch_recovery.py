@@ -56,11 +56,9 @@ def give_fetches_back(transaction: Transaction, worker_id: str) -> int:
 def _take_back(transaction: Transaction, rows: Sequence[Row[Any]], settings: Settings, *, delay_s: float) -> int:
     if not rows:
         return 0
-    given_up = [row for row in rows if row.lost_leases >= MAX_LOST_LEASES]
-    again = [row.image_id for row in rows if row.lost_leases < MAX_LOST_LEASES]
+    given_up = [row for row in rows if row.lost_leases + 1 >= MAX_LOST_LEASES]
+    again = [row.image_id for row in rows if row.lost_leases + 1 < MAX_LOST_LEASES]
     transaction.session.execute(_FREE, {"image_ids": again, "lost": 1, "delay_s": delay_s})
-    error = WorkerLost(
-        f"Workers were lost {MAX_LOST_LEASES + 1} times while fetching this image. Submit it again later."
-    )
+    error = WorkerLost(f"Workers were lost {MAX_LOST_LEASES} times while fetching this image. Submit it again later.")
     fail_images(transaction, given_up, error, settings)
     return len(rows)

@@ -137,12 +137,10 @@ def _take_back(transaction: Transaction, rows: Sequence[Row[Any]], settings: Set
     if not rows:
         return 0
     end_flights(transaction, [row.image_id for row in rows])
-    given_up = [row for row in rows if row.lost_leases >= MAX_LOST_LEASES]
-    again = [row.image_id for row in rows if row.lost_leases < MAX_LOST_LEASES]
+    given_up = [row for row in rows if row.lost_leases + 1 >= MAX_LOST_LEASES]
+    again = [row.image_id for row in rows if row.lost_leases + 1 < MAX_LOST_LEASES]
     transaction.session.execute(_REQUEUE, {"image_ids": again, "lost": 1})
-    error = WorkerLost(
-        f"Workers were lost {MAX_LOST_LEASES + 1} times while reading this image. Submit it again later."
-    )
+    error = WorkerLost(f"Workers were lost {MAX_LOST_LEASES} times while reading this image. Submit it again later.")
     fail_images(transaction, given_up, error, settings)
     return len(rows)
 

@@ -17,10 +17,11 @@ from sqlmodel import col, select
 
 from arachne.actors.batcher import Policy
 from arachne.actors.describing import Describing
-from arachne.actors.dispatcher import Dispatcher, Means
+from arachne.actors.dispatcher import Dispatcher
 from arachne.actors.finisher import Finisher
 from arachne.actors.gpu import find_reader
 from arachne.actors.heartbeat import Heartbeat
+from arachne.actors.means import Means
 from arachne.actors.pool import StagePool
 from arachne.cache import VisionCache, open_cache
 from arachne.database import Database

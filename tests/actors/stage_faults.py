@@ -1,13 +1,18 @@
 """Readers for stage subprocesses: one that answers at once, and named faults that an image asks for by its bytes."""
 
 import ctypes
+import os
+import signal
 import time
 from hashlib import sha256
 
+from arachne.actors.confinement import resident_bytes
 from arachne.errors import DecodeFailed
 from arachne.pipeline import ReadRequest
 from arachne.reading import DESCRIBE, needed_stages
 from arachne.schemas.result import ImageInfo, Result, StageReport
+
+kept: list[bytes] = []
 
 
 def read_or_fail(data: bytes, request: ReadRequest, second: object = None) -> Result:
@@ -31,6 +36,12 @@ def slow_image(data: bytes, request: ReadRequest) -> Result:
     """The bytes as text, after a while."""
     time.sleep(0.2)
     return answer(data, request)
+
+
+def process_and_memory(data: bytes, request: ReadRequest, second: object = None) -> Result:
+    """Id and resident bytes of this process; it keeps as many bytes more as the image says."""
+    kept.append(b"x" * int(data))
+    return answer(f"{os.getpid()} {resident_bytes()}".encode(), request)
 
 
 def crashing_image() -> None:
@@ -60,7 +71,20 @@ def surprising_image() -> None:
     raise KeyError("surprise")
 
 
+def lethal_image() -> None:
+    """Take the whole worker down, as the kernel does where memory is short."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+def lingering_image() -> None:
+    """Take a while."""
+    time.sleep(1)
+
+
 FAULTS = {
+    b"lethal": lethal_image,
+    b"linger": lingering_image,
     b"crash": crashing_image,
     b"hang": hanging_image,
     b"hungry": memory_hungry_image,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arachne.jobs.reconcile import MAX_LOST_LEASES, reconcile, release_worker
+from arachne.jobs.reconcile import reconcile, release_worker
 from arachne.jobs.workers import beat, register, unregister
 
 
@@ -52,14 +52,14 @@ def test_worker_that_left_is_not_there(queue) -> None:
 
 
 def test_image_that_outlives_too_many_workers_fails(queue) -> None:
-    """After more than ten lost workers the image is given up as `worker_lost`, and its job ends."""
+    """With the tenth lost worker the image is given up as `worker_lost`, and its job ends."""
     job_id = queue.submit("one")
-    for losses in range(1, MAX_LOST_LEASES + 2):
+    for losses in range(1, 11):
         queue.claim(queue.worker())
         queue.column("DELETE FROM worker")
         reconcile(queue.database, queue.settings)
         (row,) = queue.images(job_id)
-        assert row.state == ("queued" if losses <= MAX_LOST_LEASES else "failed")
+        assert row.state == ("queued" if losses < 10 else "failed")
     assert row.error_code == "worker_lost"
     assert queue.job(job_id).state == "failed"
     assert queue.ends(job_id) == ["job.failed"]
