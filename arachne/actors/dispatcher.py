@@ -76,11 +76,8 @@ class Dispatcher:
     def abandon(self) -> None:
         """Stop reading what others hold by now. What comes of it anyway is written nowhere."""
         with self._lock:
-            futures, asking = list(self._held.values()), list(self._asking)
-        for future in futures:
-            if future is not None:
-                future.cancel()
-        self._drop(asking)
+            held = list(self._held)
+        self._drop(held)
 
     def run(self) -> None:
         """Work until `stop`.
@@ -119,13 +116,19 @@ class Dispatcher:
         reconcile(means.database, means.settings, thorough=thorough)
         means.database.run(recover_unheld, self._worker_id(), self._held_ids(), means.settings)
         with self._lock:
-            asking = list(self._asking)
-        if asking:  # a cancelled image must not keep the GPU from others
-            self._drop(means.database.run(find_lost, asking))
+            held = list(self._held)
+        if held:  # a cancelled image must keep neither a subprocess nor the GPU from others
+            self._drop(means.database.run(find_lost, held))
 
     def _drop(self, claims: Iterable[ClaimId]) -> None:
-        for one in claims:
-            if self._describing is not None:
+        """Stop reading and asking about these."""
+        claims = list(claims)
+        with self._lock:
+            futures = [future for one in claims if (future := self._held.get(one)) is not None]
+        for future in futures:
+            future.cancel()
+        if self._describing is not None:
+            for one in claims:
                 self._describing.drop(one)
 
     def _fill(self) -> None:
@@ -173,8 +176,7 @@ class Dispatcher:
         found = means.database.run(
             claim, worker_id, limit, means.key_of, means.settings, start=self._start, but_for=but_for
         )
-        if found.images:
-            self._start = found.images[-1].account_id
+        self._start = found.start
         return found
 
     def _begin(self, image: Claimed) -> None:

@@ -1,6 +1,7 @@
 """Images handed to workers: fair between accounts, small jobs first, each claim fenced by its `claim_id`."""
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
@@ -13,55 +14,85 @@ from arachne.database import Transaction
 from arachne.errors import ArachneError
 from arachne.jobs.closing import start_jobs
 from arachne.jobs.flights import take_flights
+from arachne.jobs.shares import Serving, note_served
 from arachne.schemas.options import Options
 from arachne.settings import Settings
 from arachne.versions import NO_MODEL, CacheKey
 
 # Accounts looked at in one claim; with more of them waiting, the window moves on by `start`.
 _WINDOW = 128
+_SPARE_ACCOUNTS = 4  # looked into beyond those needed: others may just be taking their images
 
-# The accounts with queued images come from a loose index scan, one probe each, beginning after `start` and wrapping
-# round. Rows are locked in the last step only, where there are few of them, and rows others hold are passed over.
+# The accounts with images to claim come from a loose index scan, beginning after `start` and wrapping round: for each
+# a probe a model, so that the images of a full model are never walked. Whose images are next, `served` tells: see
+# docs/architecture.md. Rows are locked in the last step only, where there are few of them, and rows others hold are
+# passed over.
 _CLAIM = text("""
 WITH RECURSIVE
-behind AS (
-    (SELECT account_id FROM image WHERE state = 'queued' AND account_id > :start ORDER BY account_id LIMIT 1)
+models AS (
+    (SELECT coalesce(model, '') AS model FROM image WHERE state = 'queued' ORDER BY coalesce(model, '') LIMIT 1)
     UNION ALL
-    SELECT (SELECT q.account_id FROM image q WHERE q.state = 'queued' AND q.account_id > behind.account_id
-            ORDER BY q.account_id LIMIT 1)
+    SELECT (SELECT coalesce(q.model, '') FROM image q
+            WHERE q.state = 'queued' AND coalesce(q.model, '') > models.model ORDER BY coalesce(q.model, '') LIMIT 1)
+    FROM models WHERE models.model IS NOT NULL),
+wanted AS MATERIALIZED (SELECT model FROM models WHERE model <> ALL(CAST(:but_for AS text[]))),
+behind AS (
+    SELECT min(n.account_id) AS account_id FROM wanted CROSS JOIN LATERAL (
+        SELECT account_id FROM image WHERE state = 'queued' AND coalesce(model, '') = wanted.model
+           AND account_id > :start ORDER BY account_id LIMIT 1) AS n
+    UNION ALL
+    SELECT (SELECT min(n.account_id) FROM wanted CROSS JOIN LATERAL (
+        SELECT q.account_id FROM image q WHERE q.state = 'queued' AND coalesce(q.model, '') = wanted.model
+           AND q.account_id > behind.account_id ORDER BY q.account_id LIMIT 1) AS n)
     FROM behind WHERE behind.account_id IS NOT NULL),
 before AS (
-    (SELECT account_id FROM image WHERE state = 'queued' AND account_id <= :start ORDER BY account_id LIMIT 1)
+    SELECT min(n.account_id) AS account_id FROM wanted CROSS JOIN LATERAL (
+        SELECT account_id FROM image WHERE state = 'queued' AND coalesce(model, '') = wanted.model
+           AND account_id <= :start ORDER BY account_id LIMIT 1) AS n
     UNION ALL
-    SELECT (SELECT q.account_id FROM image q WHERE q.state = 'queued' AND q.account_id > before.account_id
-              AND q.account_id <= :start ORDER BY q.account_id LIMIT 1)
+    SELECT (SELECT min(n.account_id) FROM wanted CROSS JOIN LATERAL (
+        SELECT q.account_id FROM image q WHERE q.state = 'queued' AND coalesce(q.model, '') = wanted.model
+           AND q.account_id > before.account_id AND q.account_id <= :start ORDER BY q.account_id LIMIT 1) AS n)
     FROM before WHERE before.account_id IS NOT NULL),
-waiting AS (
-    SELECT account_id FROM (SELECT account_id FROM behind UNION ALL SELECT account_id FROM before) AS both_parts
+waiting AS MATERIALIZED (
+    SELECT account_id, part FROM (
+        SELECT account_id, 1 AS part FROM behind UNION ALL SELECT account_id, 2 FROM before) AS both_parts
     WHERE account_id IS NOT NULL LIMIT :window),
 running AS (SELECT account_id, count(*) AS n FROM image WHERE state = 'running' GROUP BY account_id),
+party AS MATERIALIZED (
+    SELECT account_id, coalesce(running.n, 0) AS n, waiting.account_id IS NOT NULL AS waits, share.weight,
+           share.max_in_flight, served.tag + 1 / share.weight AS follows
+    FROM waiting FULL JOIN running USING (account_id) JOIN account_share AS share USING (account_id)
+         LEFT JOIN served USING (account_id)),
+total AS MATERIALIZED (
+    SELECT (sum(n) + :limit) / sum(weight) AS places, coalesce((SELECT max(tag) FROM served), 0) AS now FROM party),
 chosen AS (
-    SELECT w.account_id, coalesce(r.n, 0) AS n, a.weight, a.max_in_flight
-    FROM waiting w JOIN account a USING (account_id) LEFT JOIN running r USING (account_id)
-    WHERE coalesce(r.n, 0) < a.max_in_flight
-    ORDER BY coalesce(r.n, 0) / a.weight, random() LIMIT :accounts),
+    SELECT account_id, n, weight, max_in_flight, ceil(weight * places) AS places, greatest(follows, now) AS tag, now
+    FROM party CROSS JOIN total WHERE waits AND n < max_in_flight
+    ORDER BY n >= ceil(weight * places), greatest(follows, now), n LIMIT :accounts),
 ranked AS (
-    SELECT head.image_id, head.due_at, (c.n + head.place) / c.weight AS rank
+    SELECT head.image_id, head.due_at, c.n + head.place AS rank, c.n + head.place > c.places AS over,
+           c.tag + (head.place - 1) / c.weight AS tag, c.weight, c.now
     FROM chosen c CROSS JOIN LATERAL (
         SELECT image_id, due_at, row_number() OVER (ORDER BY due_at, image_id) AS place
-        FROM (SELECT image_id, due_at FROM image WHERE state = 'queued' AND account_id = c.account_id
-                AND (model IS NULL OR model <> ALL(CAST(:but_for AS text[])))
-              ORDER BY due_at, image_id LIMIT :ahead) AS first_ones) AS head
+        FROM wanted CROSS JOIN LATERAL (
+            SELECT image_id, due_at FROM image
+            WHERE state = 'queued' AND coalesce(model, '') = wanted.model AND account_id = c.account_id
+            ORDER BY due_at, image_id LIMIT :ahead) AS of_model) AS head
     WHERE c.n + head.place <= c.max_in_flight),
-picked AS MATERIALIZED (SELECT image_id, rank, due_at FROM ranked ORDER BY rank, due_at, image_id LIMIT :ahead),
+picked AS MATERIALIZED (SELECT * FROM ranked ORDER BY over, tag, rank, due_at, image_id LIMIT :ahead),
 locked AS MATERIALIZED (
-    SELECT i.image_id FROM picked JOIN image i USING (image_id) WHERE i.state = 'queued'
-    ORDER BY picked.rank, picked.due_at, i.image_id LIMIT :limit FOR UPDATE OF i SKIP LOCKED)
-UPDATE image i SET state = 'running', claim_id = :claim_id, worker_id = :worker_id, started_at = now()
-FROM locked WHERE i.image_id = locked.image_id
-RETURNING i.image_id, i.job_id, i.account_id, i.sha256, i.size_bytes, i.attempts, i.lost_leases
+    SELECT i.image_id, picked.weight, picked.now FROM picked JOIN image i USING (image_id) WHERE i.state = 'queued'
+    ORDER BY picked.over, picked.tag, picked.rank, picked.due_at, i.image_id LIMIT :limit FOR UPDATE OF i SKIP LOCKED),
+claimed AS (
+    UPDATE image i SET state = 'running', claim_id = :claim_id, worker_id = :worker_id, started_at = now()
+    FROM locked WHERE i.image_id = locked.image_id
+    RETURNING i.image_id, i.job_id, i.account_id, i.sha256, i.size_bytes, i.attempts, i.lost_leases,
+              locked.weight, locked.now)
+SELECT claimed.*, (SELECT count(*) FROM waiting) AS seen,
+       (SELECT account_id FROM waiting ORDER BY part DESC, account_id DESC LIMIT 1) AS last_account
+FROM (SELECT 1) AS always LEFT JOIN claimed ON true
 """)
-
 _OPTIONS = text("SELECT job_id, options FROM job WHERE job_id = ANY(:job_ids)")
 
 
@@ -95,10 +126,14 @@ class Claimed:
 
 
 class Claims(NamedTuple):
-    """What one claim gave: images to read, and how many were parked behind the same image being read already."""
+    """What one claim gave: images to read, and how many were parked behind the same image being read already.
+
+    `start` is where the next claim is to begin.
+    """
 
     images: list[Claimed]
     parked: int
+    start: str = ""
 
 
 KeyOf = Callable[[Options, str, str], CacheKey]
@@ -117,8 +152,8 @@ def claim(
 ) -> Claims:
     """Up to `limit` images, now `running` for `worker_id`, their jobs `processing`.
 
-    Images for the models in `but_for` are left for later. `start` is an account id: pass one of the last claim's, so
-    that with very many accounts each comes into view.
+    Images for the models in `but_for` are left for later. `start` is the last claim's, so that with very many
+    accounts each comes into view.
     """
     claim_id = uuid4()
     rows = transaction.session.execute(
@@ -127,22 +162,30 @@ def claim(
             "start": start,
             "window": _WINDOW,
             "limit": limit,
-            # An account may have images for those models alone.
-            "accounts": 4 * limit + 16 if but_for else limit,
+            "accounts": limit + _SPARE_ACCOUNTS,
             "but_for": list(but_for),
             "ahead": 4 * limit + 16,
             "claim_id": claim_id,
             "worker_id": worker_id,
         },
     ).all()
-    if not rows:
-        return Claims([], 0)
+    start = rows[0].last_account or "" if rows[0].seen == _WINDOW else ""
+    if rows[0].image_id is None:
+        return Claims([], 0, start)
     job_ids = sorted({row.job_id for row in rows})
     options = {row.job_id: row.options for row in transaction.session.execute(_OPTIONS, {"job_ids": job_ids})}
     claimed = [_claimed(row, claim_id, options[row.job_id], key_of) for row in rows]
     images = _look_up(transaction, claimed, worker_id)
     start_jobs(transaction, {image.job_id for image in images}, settings)
-    return Claims(images, len(claimed) - len(images))
+    note_served(transaction, _servings(rows, images))
+    return Claims(images, len(claimed) - len(images), start)
+
+
+def _servings(rows: Sequence[Row[Any]], images: Sequence[Claimed]) -> dict[str, Serving]:
+    """What each account is to be counted; images that were parked come again."""
+    numbers = Counter(image.account_id for image in images)
+    facts = {row.account_id: row for row in rows}
+    return {one: Serving(number, facts[one].weight, facts[one].now) for one, number in numbers.items()}
 
 
 def find_lost(transaction: Transaction, claims: Collection[tuple[str, UUID]]) -> list[tuple[str, UUID]]:

@@ -20,7 +20,12 @@ def upgrade() -> None:
         sa.Column("price_vlm", sa.Numeric(precision=18, scale=6), nullable=False),
         sa.Column("monthly_images", sa.Integer(), nullable=True),
         sa.Column("rates", postgresql.JSONB(none_as_null=True, astext_type=sa.Text()), nullable=False),
+        sa.Column("priority", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("weight", sa.Float(), server_default=sa.text("1"), nullable=False),
+        sa.Column("max_in_flight", sa.Integer(), server_default=sa.text("1000"), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.CheckConstraint("priority BETWEEN 0 AND 3", name="ck_plan_priority"),
+        sa.CheckConstraint("weight > 0 AND max_in_flight > 0", name="ck_plan_share"),
         sa.PrimaryKeyConstraint("plan_id"),
     )
     op.create_table(
@@ -46,8 +51,9 @@ def upgrade() -> None:
         sa.Column("plan_id", sa.String(), nullable=False),
         sa.Column("issuer", sa.String(), nullable=True),
         sa.Column("claim", sa.String(), nullable=True),
-        sa.Column("weight", sa.Float(), nullable=False),
-        sa.Column("max_in_flight", sa.Integer(), nullable=False),
+        sa.Column("priority", sa.Integer(), nullable=True),
+        sa.Column("weight", sa.Float(), nullable=True),
+        sa.Column("max_in_flight", sa.Integer(), nullable=True),
         sa.Column("webhook_secret", sa.LargeBinary(), nullable=True),
         sa.Column("webhook_secrets_old", sa.ARRAY(sa.LargeBinary()), server_default=sa.text("'{}'"), nullable=False),
         sa.Column(
@@ -58,6 +64,8 @@ def upgrade() -> None:
         ),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("disabled_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("priority BETWEEN 0 AND 3", name="ck_account_priority"),
+        sa.CheckConstraint("weight > 0 AND max_in_flight > 0", name="ck_account_share"),
         sa.ForeignKeyConstraint(
             ["plan_id"],
             ["plan.plan_id"],
@@ -88,8 +96,16 @@ def upgrade() -> None:
         "INSERT INTO plan (plan_id, currency, price_image, price_cached, price_vlm, rates) "
         "VALUES ('default', 'USD', 0, 0, 0, '{}')"
     )
+    # A view, so that claims and estimates mean the same share.
+    op.execute(
+        "CREATE VIEW account_share AS SELECT account_id, "
+        "coalesce(account.weight, plan.weight) * power(4, coalesce(account.priority, plan.priority)) AS weight, "
+        "coalesce(account.max_in_flight, plan.max_in_flight) AS max_in_flight "
+        "FROM account JOIN plan USING (plan_id)"
+    )
 
 
 def downgrade() -> None:
+    op.execute("DROP VIEW account_share")
     for table in ("api_client", "account", "signing_key", "revoked_token", "plan"):
         op.drop_table(table)

@@ -81,6 +81,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("backend"),
     )
     op.create_table(
+        "served",
+        sa.Column("account_id", sa.String(), nullable=False),
+        sa.Column("tag", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["account_id"], ["account.account_id"], ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("account_id"),
+    )
+    op.create_index(op.f("ix_served_tag"), "served", ["tag"], unique=False)
+    op.create_table(
         "worker",
         sa.Column("worker_id", sa.String(), nullable=False),
         sa.Column("kind", sa.String(), nullable=False),
@@ -214,6 +222,13 @@ def upgrade() -> None:
         unique=False,
         postgresql_where=sa.text("state = 'queued'"),
     )
+    op.create_index(
+        "ix_image_queued_model",
+        "image",
+        [sa.literal_column("coalesce(model, '')"), "account_id", "due_at", "image_id"],
+        unique=False,
+        postgresql_where=sa.text("state = 'queued'"),
+    )
     op.create_index("ix_image_result", "image", ["result_id"], unique=False)
     op.create_index(
         "ix_image_running", "image", ["account_id"], unique=False, postgresql_where=sa.text("state = 'running'")
@@ -225,10 +240,21 @@ def upgrade() -> None:
     # Results are compressed already, and are read whole.
     op.execute("ALTER TABLE image_result ALTER COLUMN body SET STORAGE EXTERNAL")
     # Queue-like tables: every row is updated a few times, so they are vacuumed early.
-    for table in ("image", "job"):
+    for table in ("image", "job", "served"):
         op.execute(f"ALTER TABLE {table} SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)")
 
 
 def downgrade() -> None:
-    for table in ("image", "job", "worker", "gate", "publication", "image_result", "idempotency_key", "flight", "blob"):
+    for table in (
+        "image",
+        "job",
+        "worker",
+        "served",
+        "gate",
+        "publication",
+        "image_result",
+        "idempotency_key",
+        "flight",
+        "blob",
+    ):
         op.drop_table(table)

@@ -3,7 +3,7 @@
 from sqlmodel import SQLModel
 
 from arachne.schemas.tables.accounts import Account, ApiClient, Plan, RevokedToken, SigningKey
-from arachne.schemas.tables.jobs import Blob, Flight, IdempotencyKey, Image, ImageResult, Job
+from arachne.schemas.tables.jobs import Blob, Flight, IdempotencyKey, Image, ImageResult, Job, Served
 from arachne.schemas.tables.logs import ApiUsageLog, AuditLog, UsageEntry
 from arachne.schemas.tables.webhooks import WebhookAttempt, WebhookDelivery, WebhookEndpoint, WebhookMessage
 from arachne.schemas.tables.workers import Gate, Publication, Worker
@@ -28,6 +28,7 @@ __all__ = [
     "Plan",
     "Publication",
     "RevokedToken",
+    "Served",
     "SigningKey",
     "UsageEntry",
     "WebhookAttempt",

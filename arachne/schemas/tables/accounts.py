@@ -3,7 +3,7 @@
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import LargeBinary, Numeric, UniqueConstraint
+from sqlalchemy import CheckConstraint, LargeBinary, Numeric, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from arachne.schemas.tables.columns import (
@@ -21,7 +21,16 @@ PRICE = Numeric(18, 6)
 
 
 class Plan(SQLModel, table=True):
-    """Prices per image in `currency`, the monthly quota (None: unlimited), and rates that override the settings'."""
+    """Prices per image in `currency`, the monthly quota (None: unlimited), and rates that override the settings'.
+
+    `priority`, `weight` and `max_in_flight` are each account's share of the workers: by weight, and each priority
+    counts four times the one below, so that none has all. An account is never given more than `max_in_flight` images.
+    """
+
+    __table_args__ = (
+        CheckConstraint("priority BETWEEN 0 AND 3", name="ck_plan_priority"),
+        CheckConstraint("weight > 0 AND max_in_flight > 0", name="ck_plan_share"),
+    )
 
     plan_id: str = Field(primary_key=True)
     currency: str = "USD"
@@ -30,21 +39,29 @@ class Plan(SQLModel, table=True):
     price_vlm: Decimal = Field(default=Decimal(0), sa_type=PRICE)
     monthly_images: int | None = None
     rates: dict[str, str] = Field(default_factory=dict, sa_type=Json)
+    priority: int = Field(default=0, nullable=False, sa_column_kwargs={"server_default": text("0")})
+    weight: float = Field(default=1.0, nullable=False, sa_column_kwargs={"server_default": text("1")})
+    max_in_flight: int = Field(default=1000, nullable=False, sa_column_kwargs={"server_default": text("1000")})
     created_at: datetime = created_now()
 
 
 class Account(SQLModel, table=True):
-    """A tenant. `weight` and `max_in_flight` are its share of the workers."""
+    """A tenant. `priority`, `weight` and `max_in_flight`, where set, are in the place of its plan's."""
 
-    __table_args__ = (UniqueConstraint("issuer", "claim", name="uq_account_identity"),)
+    __table_args__ = (
+        UniqueConstraint("issuer", "claim", name="uq_account_identity"),
+        CheckConstraint("priority BETWEEN 0 AND 3", name="ck_account_priority"),
+        CheckConstraint("weight > 0 AND max_in_flight > 0", name="ck_account_share"),
+    )
 
     account_id: str = Field(primary_key=True)
     name: str = Field(unique=True)
     plan_id: str = Field(default="default", foreign_key="plan.plan_id")
     issuer: str | None = None
     claim: str | None = None
-    weight: float = 1.0
-    max_in_flight: int = 1000
+    priority: int | None = None
+    weight: float | None = None
+    max_in_flight: int | None = None
     webhook_secret: bytes | None = Field(default=None, sa_type=LargeBinary)
     webhook_secrets_old: list[bytes] = nothing_yet(BytesList)
     webhook_secrets_old_until: list[datetime] = nothing_yet(MomentList)

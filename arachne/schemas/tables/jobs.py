@@ -69,6 +69,14 @@ class Image(SQLModel, table=True):
         CheckConstraint(_in("state", IMAGE_STATES), name="ck_image_state"),
         UniqueConstraint("job_id", "index", name="uq_image_index"),
         Index("ix_image_queued", "account_id", "due_at", "image_id", postgresql_where=text("state = 'queued'")),
+        Index(
+            "ix_image_queued_model",
+            text("coalesce(model, '')"),
+            "account_id",
+            "due_at",
+            "image_id",
+            postgresql_where=text("state = 'queued'"),
+        ),
         Index("ix_image_running", "account_id", postgresql_where=text("state = 'running'")),
         Index("ix_image_worker", "worker_id", postgresql_where=text("state = 'running'")),
         Index(
@@ -181,3 +189,10 @@ class Flight(SQLModel, table=True):
     image_id: str
     worker_id: str = Field(index=True)
     created_at: datetime = created_now()
+
+
+class Served(SQLModel, table=True):
+    """The tag of the image last handed out for an account, by which claims take turns: the lowest is next."""
+
+    account_id: str = Field(primary_key=True, foreign_key="account.account_id", ondelete="CASCADE")
+    tag: float = Field(index=True)
