@@ -1,4 +1,4 @@
-"""How much waits, whether more may come in, and where a job stands in the line."""
+"""How much waits, and whether more may come in."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -7,13 +7,11 @@ from sqlalchemy import text
 
 from arachne.database import Transaction
 from arachne.errors import AccountQueueFull, QueueFull, QuotaExceeded
+from arachne.jobs.estimates import drain_s
 from arachne.locks import lock_account
-from arachne.schemas.job import QueueView
 from arachne.settings import Settings
 
 ACCOUNT_SHARE = 4  # one account may fill a quarter of the queue
-RATE_WINDOW_S = 120
-MIN_RETRY_S, MAX_RETRY_S = 5.0, 300.0
 
 # Counting stops one past the limit: a full queue is no slower to look at than an empty one.
 # Parked images and those still to be fetched wait too; each state has an index of its own.
@@ -57,19 +55,6 @@ SELECT coalesce(sum(units), 0) FROM (
     UNION ALL SELECT units FROM image WHERE state = 'parked' AND account_id = :account_id
     UNION ALL SELECT units FROM image WHERE state = 'running' AND account_id = :account_id) AS open
 """)
-_RATE = text("""
-SELECT count(*) FROM usage_entry
-WHERE account_id = :account_id AND NOT cached AND at > now() - make_interval(secs => :window_s)
-""")
-_POSITION = text("""
-WITH first AS (
-    SELECT account_id, due_at, image_id FROM image WHERE job_id = :job_id AND state = 'queued'
-    ORDER BY due_at, image_id LIMIT 1)
-SELECT account_id, (
-    SELECT count(*) FROM image ahead WHERE ahead.state = 'queued' AND ahead.account_id = first.account_id
-      AND (ahead.due_at, ahead.image_id) < (first.due_at, first.image_id)) AS position
-FROM first
-""")
 
 
 @dataclass(frozen=True)
@@ -96,7 +81,7 @@ def check_room(transaction: Transaction, account_id: str, room: Room, settings: 
     if mine and mine + room.waiting > max(1, limit // ACCOUNT_SHARE):
         raise AccountQueueFull(
             f"{mine:,} images of this account wait already. Send more when some are done.",
-            retry_after_s=_drain_s(transaction, account_id, mine + room.waiting - limit // ACCOUNT_SHARE),
+            retry_after_s=drain_s(transaction, mine + room.waiting - limit // ACCOUNT_SHARE, account_id=account_id),
         )
     depth = _scalar(transaction, _DEPTH, limit=limit + 1)
     if depth + room.waiting <= limit:
@@ -105,7 +90,7 @@ def check_room(transaction: Transaction, account_id: str, room: Room, settings: 
     if mine + room.waiting > limit // max(1, accounts):
         raise QueueFull(
             "The queue is full. Send this again later.",
-            retry_after_s=_drain_s(transaction, account_id, depth + room.waiting - limit),
+            retry_after_s=drain_s(transaction, depth + room.waiting - limit),
         )
 
 
@@ -128,26 +113,6 @@ def check_quota(transaction: Transaction, account_id: str, images: int) -> None:
         raise QuotaExceeded(
             f"The plan has {quota:,} images a month; {used:,} are used and {under_way:,} accepted before this."
         )
-
-
-def find_place(transaction: Transaction, job_id: str) -> QueueView | None:
-    """Where the job's first waiting image stands among its account's; None where none waits."""
-    found = transaction.session.execute(_POSITION, {"job_id": job_id}).first()
-    if found is None:
-        return None
-    per_s = _rate(transaction, found.account_id)
-    eta_s = round((found.position + 1) / per_s, 1) if per_s else None
-    return QueueView(position=found.position, eta_seconds=eta_s)
-
-
-def _drain_s(transaction: Transaction, account_id: str, images: int) -> float:
-    """Seconds until so many images have been read, at the rate of the last minutes."""
-    per_s = _rate(transaction, account_id)
-    return min(max(images / per_s, MIN_RETRY_S), MAX_RETRY_S) if per_s else MIN_RETRY_S * 2
-
-
-def _rate(transaction: Transaction, account_id: str) -> float:
-    return _scalar(transaction, _RATE, account_id=account_id, window_s=RATE_WINDOW_S) / RATE_WINDOW_S
 
 
 def _scalar(transaction: Transaction, statement: object, **values: object) -> int:

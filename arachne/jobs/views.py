@@ -17,7 +17,7 @@ from arachne.cursors import decode_cursor, encode_cursor
 from arachne.database import Transaction
 from arachne.errors import Gone, NotFound
 from arachne.ids import is_id
-from arachne.jobs.queue import find_place
+from arachne.jobs.estimates import find_place
 from arachne.schemas.job import (
     TERMINAL,
     ImageFault,

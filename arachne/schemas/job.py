@@ -45,7 +45,11 @@ class Progress(_Wire):
 
 
 class QueueView(_Wire):
-    """How many images wait before this job's first waiting one, and how long that takes at the measured rate."""
+    """How many images, other accounts' turns among them, are begun before this job's next one, if no more come.
+
+    `eta_seconds` is until the job's last waiting image will have been read, at the pace of the last images; what
+    fetching images by their URL takes is not in it. None while no image was read lately.
+    """
 
     position: int
     eta_seconds: float | None

@@ -229,6 +229,13 @@ def upgrade() -> None:
         unique=False,
         postgresql_where=sa.text("state = 'queued'"),
     )
+    op.create_index(
+        "ix_image_read",
+        "image",
+        ["finished_at"],
+        unique=False,
+        postgresql_where=sa.text("state IN ('completed', 'failed') AND NOT cached AND started_at IS NOT NULL"),
+    )
     op.create_index("ix_image_result", "image", ["result_id"], unique=False)
     op.create_index(
         "ix_image_running", "image", ["account_id"], unique=False, postgresql_where=sa.text("state = 'running'")

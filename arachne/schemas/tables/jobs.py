@@ -77,6 +77,11 @@ class Image(SQLModel, table=True):
             "image_id",
             postgresql_where=text("state = 'queued'"),
         ),
+        Index(
+            "ix_image_read",
+            "finished_at",
+            postgresql_where=text("state IN ('completed', 'failed') AND NOT cached AND started_at IS NOT NULL"),
+        ),
         Index("ix_image_running", "account_id", postgresql_where=text("state = 'running'")),
         Index("ix_image_worker", "worker_id", postgresql_where=text("state = 'running'")),
         Index(
