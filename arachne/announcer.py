@@ -56,8 +56,8 @@ class Announcer:
     def _run(self) -> None:
         while True:
             self._signal.wait()
-            last = self._stopped.is_set()
             self._signal.clear()
+            last = self._stopped.is_set()  # asked after clearing: whoever stops us later sets the signal anew
             with self._lock:
                 job_ids, self._job_ids = self._job_ids, set()
             told = self._send(payloads(job_ids)) if job_ids else True

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Thread
 
 from arachne.actors.heartbeat import Heartbeat
@@ -50,7 +51,8 @@ class FetchThread:
     def stop(self) -> None:
         """End when what is under way is done, or soon; the rest goes back."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
+            with suppress(RuntimeError):  # the loop has just been closed: it ends by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
         self._heartbeat.stop()
 

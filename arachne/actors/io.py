@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
 
@@ -79,7 +80,7 @@ class Deliveries:
 
     def stop(self) -> None:
         """End when what is being sent has been sent, or soon."""
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: it has ended
             self._loop.call_soon_threadsafe(self._stop.set)
 
     def run(self) -> None:

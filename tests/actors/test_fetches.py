@@ -21,15 +21,21 @@ def test_a_worker_that_no_longer_fetches_does_not_look_alive(
 
     monkeypatch.setattr(FetchEngine, "run", broken)
     settings = Settings(data_dir=tmp_path, database_url=database_url)
-    told = threading.Event()
+    told, stopping = threading.Event(), threading.Event()
+
+    def tell() -> None:
+        told.set()
+        stopping.wait(1)  # its loop is closed and its thread not at its end when it is told to stop
+
     fetches = FetchThread(
-        settings, open_storage(settings), queued=lambda: None, on_commit=lambda _: None, on_failure=told.set
+        settings, open_storage(settings), queued=lambda: None, on_commit=lambda _: None, on_failure=tell
     )
     fetches.check()
     fetches.start()
     try:
         assert told.wait(30)
     finally:
+        threading.Timer(0.1, stopping.set).start()
         fetches.stop()
     with pytest.raises(ZeroDivisionError):
         fetches.check()

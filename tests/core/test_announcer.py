@@ -123,3 +123,28 @@ def test_telling_never_waits_for_a_database_that_is_away(woken: Event) -> None:
     announcer.tell(News({new_id("job")}, deliveries=True))
     assert woken.is_set()
     announcer.close()
+
+
+class StoppedMeanwhile(Event):
+    """A signal whose owner is told to stop, and the signal set, just before it is cleared for the first time."""
+
+    def __init__(self, stopped: Event) -> None:
+        super().__init__()
+        self._stopped = stopped
+
+    def clear(self) -> None:
+        """Whoever stops us was faster."""
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self.set()
+        super().clear()
+
+
+def test_a_stop_while_news_are_taken_is_not_missed(database_url: str) -> None:
+    """Whatever the moment in which it is told to stop, it ends."""
+    announcer = Announcer(database_url, lambda: None)
+    waits, announcer._signal = announcer._signal, StoppedMeanwhile(announcer._stopped)
+    waits.set()  # what it began with; the next one is ours
+    announcer.tell(News({new_id("job")}))
+    announcer._thread.join(20)
+    assert not announcer._thread.is_alive()
