@@ -132,8 +132,9 @@ class FetchEngine:
         """Claim into the free places, walking the hosts once round."""
         ends_reached = 0
         while (free := MAX_IN_FLIGHT - len(self._held)) > 0 and ends_reached < 2:
-            began_at, limit = self._cursor, min(free, CLAIM_AT_ONCE)
-            found = await self._claim(limit, nearly_full=free <= NEARLY_FULL_PLACES)
+            began_at, nearly_full = self._cursor, free <= NEARLY_FULL_PLACES
+            limit = min(free if nearly_full else free - NEARLY_FULL_PLACES, CLAIM_AT_ONCE)
+            found = await self._claim(limit, nearly_full=nearly_full)
             self._cursor = found.cursor
             for fetch in found.images:
                 self._start(session, fetch)

@@ -2,9 +2,10 @@
 
 Endpoints are walked by a loose index scan from where the last claim ended, each giving at most what it may have in
 flight: however many deliveries wait for a hanging endpoint, they never fill the window. One that fails, or was disabled
-and has taken nothing since, is probed with one request at a time. Engines claim one after the other, so that each
-counts what the others have in flight. The walk orders by the whole key of the partial index of pending deliveries, so
-that the planner can't walk through the finished ones instead.
+and has taken nothing since, is probed with one request at a time. The account with the fewest in flight comes first,
+and of its endpoints the one with the fewest. Engines claim one after the other, so that each counts what the others
+have in flight. The walk orders by the whole key of the partial index of pending deliveries, so that the planner can't
+walk through the finished ones instead.
 """
 
 from collections.abc import Sequence
@@ -36,25 +37,32 @@ WITH RECURSIVE walked AS (
     FROM walked WHERE walked.endpoint_id IS NOT NULL),
 seen AS MATERIALIZED (SELECT endpoint_id FROM walked WHERE endpoint_id IS NOT NULL LIMIT :window),
 open AS (
-    SELECT e.endpoint_id, sending.n,
-           CASE WHEN e.first_failure_at IS NULL AND NOT e.half_open THEN e.max_in_flight ELSE 1 END - n AS room
+    SELECT e.endpoint_id, e.account_id, sending.n,
+           CASE WHEN e.first_failure_at IS NULL AND NOT e.half_open AND NOT :nearly_full THEN e.max_in_flight
+                ELSE 1 END - n AS room
     FROM seen JOIN webhook_endpoint e USING (endpoint_id) CROSS JOIN LATERAL (
         SELECT count(*) AS n FROM webhook_delivery s
         WHERE s.endpoint_id = e.endpoint_id AND s.claim_id IS NOT NULL AND s.lease_until > now()) AS sending
-    WHERE e.enabled AND (e.first_failure_at IS NULL OR NOT :healthy_only)),
+    WHERE e.enabled AND (e.first_failure_at IS NULL OR NOT :nearly_full)),
 head AS (
-    SELECT h.message_id, open.endpoint_id, h.next_attempt_at, open.n + h.place AS rank
+    SELECT h.message_id, open.endpoint_id, open.account_id, h.next_attempt_at, open.n + h.place AS rank
     FROM open CROSS JOIN LATERAL (
         SELECT message_id, next_attempt_at, row_number() OVER (ORDER BY next_attempt_at, message_id) AS place
         FROM (SELECT message_id, next_attempt_at FROM webhook_delivery d
               WHERE d.state = 'pending' AND d.endpoint_id = open.endpoint_id AND d.next_attempt_at <= now()
               ORDER BY next_attempt_at, message_id LIMIT greatest(open.room, 0)) AS first_ones) AS h),
+busy AS MATERIALIZED (
+    SELECT account_id, count(*) AS n FROM webhook_delivery
+    WHERE claim_id IS NOT NULL AND lease_until > now() GROUP BY account_id),
 picked AS MATERIALIZED (
-    SELECT message_id, endpoint_id, rank, next_attempt_at FROM head ORDER BY rank, next_attempt_at LIMIT 4 * :limit),
+    SELECT message_id, endpoint_id, row_number() OVER (ORDER BY share, rank, next_attempt_at) AS turn FROM (
+        SELECT head.*, coalesce(busy.n, 0) + row_number() OVER (PARTITION BY account_id ORDER BY rank, next_attempt_at)
+               AS share FROM head LEFT JOIN busy USING (account_id)) AS shared
+    ORDER BY turn LIMIT 4 * :limit),
 locked AS MATERIALIZED (
     SELECT d.message_id, d.endpoint_id FROM picked JOIN webhook_delivery d USING (message_id, endpoint_id)
     WHERE d.state = 'pending' AND d.next_attempt_at <= now()
-    ORDER BY picked.rank, picked.next_attempt_at LIMIT :limit FOR UPDATE OF d SKIP LOCKED),
+    ORDER BY picked.turn LIMIT :limit FOR UPDATE OF d SKIP LOCKED),
 claimed AS (
     UPDATE webhook_delivery d SET claim_id = :claim_id, lease_until = now() + make_interval(secs => :lease_s),
                                   next_attempt_at = now() + make_interval(secs => :lease_s)
@@ -107,12 +115,15 @@ class Batch:
 
 
 def claim_due(
-    session: Session, box: SecretBox, *, cursor: str, limit: int, lease_s: float, healthy_only: bool = False
+    session: Session, box: SecretBox, *, cursor: str, limit: int, lease_s: float, nearly_full: bool = False
 ) -> Batch:
-    """At most `limit` due deliveries, fairly over the endpoints that come after `cursor`."""
+    """At most `limit` due deliveries, fairly over the accounts and endpoints that come after `cursor`.
+
+    Where the caller is `nearly_full`, endpoints that fail get none, and the others one at a time.
+    """
     session.connection().execute(_ALONE, {"key": int(Lock.DELIVERIES)})  # before the claim's own snapshot is taken
     claim_id = uuid4()
-    values = {"cursor": cursor, "window": WINDOW, "healthy_only": healthy_only, "limit": limit}
+    values = {"cursor": cursor, "window": WINDOW, "nearly_full": nearly_full, "limit": limit}
     rows = session.connection().execute(_CLAIM, values | {"claim_id": claim_id, "lease_s": lease_s}).all()
     walked_all = rows[0].seen_count < WINDOW
     claims = load_claims(session, box, claim_id) if rows[0].message_id is not None else []

@@ -28,7 +28,7 @@ from arachne.webhooks.sending import attempt
 log = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 256
-HEALTHY_ONLY_SLOTS = 64  # of these, kept for endpoints that don't fail
+NEARLY_FULL_SLOTS = 64  # of these, the last ones, kept for endpoints that don't fail and have nothing in flight
 CLAIM_AT_ONCE = 64
 RECORD_AT_ONCE = 6
 TICK_S = 2.0
@@ -134,17 +134,16 @@ class DeliveryEngine:
         """Claim into the free slots, walking the endpoints once round."""
         ends_reached = 0
         while (free := MAX_IN_FLIGHT - len(self._sending)) > 0 and ends_reached < 2:
-            began_at = self._cursor
-            batch = await self._claim(min(free, CLAIM_AT_ONCE), healthy_only=free <= HEALTHY_ONLY_SLOTS)
+            began_at, nearly_full = self._cursor, free <= NEARLY_FULL_SLOTS
+            limit = min(free if nearly_full else free - NEARLY_FULL_SLOTS, CLAIM_AT_ONCE)
+            batch = await self._claim(limit, nearly_full=nearly_full)
             self._cursor = batch.cursor
             for claim in batch.claims:
                 self._start(session, claim)
-            if len(batch.claims) == min(free, CLAIM_AT_ONCE):
-                continue
-            if batch.cursor == "":
+            if len(batch.claims) < limit and batch.cursor == "":
                 ends_reached += 2 if began_at == "" else 1
 
-    async def _claim(self, limit: int, *, healthy_only: bool) -> Batch:
+    async def _claim(self, limit: int, *, nearly_full: bool) -> Batch:
         def work(transaction: Transaction) -> Batch:
             return claim_due(
                 transaction.session,
@@ -152,7 +151,7 @@ class DeliveryEngine:
                 cursor=self._cursor,
                 limit=limit,
                 lease_s=self._lease_s,
-                healthy_only=healthy_only,
+                nearly_full=nearly_full,
             )
 
         return await self._database.run(work)

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from arachne.database import Database
 from arachne.errors import AccountQueueFull, FetchFailed, QueueFull, QuotaExceeded
+from arachne.fetching import engine as engine_module
 from arachne.jobs import fetch_claim
 from arachne.jobs.cancel import cancel
 from arachne.jobs.closing import MAX_LOST_LEASES
@@ -104,6 +105,34 @@ async def test_requests_to_one_host_are_bounded_while_others_are_served(fetching
     await task
     assert site.most <= fetch_claim.PER_HOST + 1
     assert {image.state for image in await fetching.images(slow)} == {"queued"}
+
+
+async def test_the_last_places_are_kept_for_whoever_comes_now(
+    fetching: Fetching, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An account with more images than places, all of hosts that hang, leaves some to another."""
+    monkeypatch.setattr(engine_module, "MAX_IN_FLIGHT", 8)
+    monkeypatch.setattr(engine_module, "NEARLY_FULL_PLACES", 4)
+    monkeypatch.setattr(fetch_claim, "PER_ACCOUNT_WHEN_FULL", 1)
+    release = asyncio.Event()
+
+    async def hang(_: web.Request) -> web.StreamResponse:
+        await release.wait()
+        return web.Response(body=png())
+
+    site.pages |= {"/slow": hang, "/fast": png(1)}
+    greedy = await fetching.submit(*(site.url("/slow", f"h{n}.example.com") for n in range(10)), account="greedy")
+    modest = await fetching.submit(site.url("/fast", "fast.example.com"), account="modest")
+    task = asyncio.create_task((await fetching.engine()).fetch_due())
+
+    async def fetched() -> bool:
+        return (await fetching.images(modest))[0].state == "queued"
+
+    await until(fetched)
+    assert site.under_way <= 4
+    release.set()
+    await task
+    assert {image.state for image in await fetching.images(greedy)} == {"queued"}
 
 
 async def test_whoever_lost_its_claim_writes_nothing(fetching: Fetching) -> None:

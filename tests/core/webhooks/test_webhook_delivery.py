@@ -188,23 +188,26 @@ async def test_failure_classes(world: "World", async_database: AsyncDatabase, re
     receiver = await receivers.healthy_receiver()
     release = asyncio.Event()
     slow = await receivers.slow_receiver(release)
-    world.settings = world.settings.model_copy(update={"webhook_timeout_s": 0.3})
 
     def lookup(host: str, _port: int) -> list[str]:
         if host == "nowhere.example.com":
             raise OSError("no such name")
         return ["127.0.0.1"]
 
-    engine = DeliveryEngine(async_database, world.box, world.settings, lookup=lookup)
     urls = {
         "refused": "http://127.0.0.1:9/",
         "tls": receiver.url().replace("http:", "https:"),
         "dns": "http://nowhere.example.com/",
-        "timeout": slow.url(),
     }
-    ids = {world.endpoint(url).endpoint_id: failure for failure, url in urls.items()}
+    ids = {world.endpoint(url, events=["job.completed"]).endpoint_id: failure for failure, url in urls.items()}
     world.finish_job()
+    engine = DeliveryEngine(async_database, world.box, world.settings, lookup=lookup)
     assert await engine.deliver_due() == len(urls)
+    world.sql("UPDATE webhook_delivery SET next_attempt_at = now() + interval '1 day'")
+    ids[world.endpoint(slow.url(), events=["job.failed"]).endpoint_id] = "timeout"
+    world.finish_job(state="failed", completed=0, failed=1)
+    hasty = world.settings.model_copy(update={"webhook_timeout_s": 0.3})  # which no other class depends on
+    assert await DeliveryEngine(async_database, world.box, hasty, lookup=lookup).deliver_due() == 1
     found = dict(world.sql("SELECT endpoint_id, failure FROM webhook_attempt"))
     assert found == ids
     assert world.sql("SELECT DISTINCT state, attempts FROM webhook_delivery") == [("pending", 1)]
