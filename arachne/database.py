@@ -36,6 +36,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5
+STALL_S = 15.0  # of a transaction on an event loop: a server that is cut off or frozen says nothing for ever
 # One long snapshot keeps dead rows alive and slows claims 15-fold, so no transaction may linger.
 SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '30s'; SET timezone = 'UTC'"
 TRANSACTION_TIMEOUT = "SET transaction_timeout = '60s'"  # PostgreSQL 17 and later
@@ -144,8 +145,12 @@ class AsyncDatabase:
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                async with self.session() as session:
+                async with asyncio.timeout(STALL_S) as limit, self.session() as session:
                     return await session.run_sync(lambda sync: work(Transaction(sync), *args, **kwargs))  # type: ignore[arg-type]
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                raise Unavailable("The database doesn't answer; try again in a moment.", retry_after_s=5) from error
             except DBAPIError as error:
                 _raise_unless_worth_another(error, attempt)
         raise AssertionError("unreachable")

@@ -1,6 +1,7 @@
 """Originals by their SHA-256: the same bytes are stored once, on this machine's disk or in an S3 bucket."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -9,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from obstore.exceptions import BaseError, NotFoundError
+from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import LocalStore, ObjectStore, from_url
 
 from arachne.errors import ArachneError, Gone, SetupError, Unavailable
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from obstore import BytesStream
     from obstore.store import ClientConfig, RetryConfig
 
+log = logging.getLogger(__name__)
 _PROBE = "probe"
 RETRY_S = 5
 TIMEOUT_S = 30.0  # of one call, or of one chunk
 CHUNK_BYTES = 256 * 1024
+PROVE_S = 10.0
 _RETRIES: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=20)}
 
 
@@ -32,17 +35,6 @@ def _gone() -> ArachneError:
 
 def _unavailable() -> ArachneError:
     return Unavailable("The object store can't be reached; try again in a moment.", retry_after_s=RETRY_S)
-
-
-@contextmanager
-def _translated(missing: Callable[[], ArachneError] = _gone) -> Iterator[None]:
-    """What the store raises, as our own errors; `missing` makes the one for what is not there."""
-    try:
-        yield
-    except (NotFoundError, FileNotFoundError) as error:
-        raise missing() from error
-    except (BaseError, OSError) as error:  # a TimeoutError is an OSError
-        raise _unavailable() from error
 
 
 @dataclass(frozen=True)
@@ -56,8 +48,10 @@ class Original:
 class Storage:
     """An object store of originals. Writes are atomic: a reader sees all of an object or none of it."""
 
-    def __init__(self, store: ObjectStore, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, store: ObjectStore, *, folder: Path | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        """`folder` is where the store is on this machine, if it is."""
         self._store = store
+        self._folder = folder
         self._timeout_s = timeout_s
 
     def read(self, sha256: str) -> bytes:
@@ -67,7 +61,7 @@ class Storage:
             Gone: it is no longer kept.
             Unavailable: the store can't be reached.
         """
-        with _translated():
+        with self._translated():
             return bytes(self._store.get(_key(sha256)).bytes())
 
     async def read_async(self, sha256: str) -> bytes:
@@ -107,8 +101,7 @@ class Storage:
         Raises:
             Unavailable: it can't be stored.
         """
-        async with self._timely(_unavailable):
-            await self._store.put_async(_key(sha256), data)
+        await self._put(_key(sha256), data)
 
     async def has_async(self, sha256: str) -> bool:
         """Whether the original is stored.
@@ -130,7 +123,7 @@ class Storage:
             Unavailable: the store can't be reached.
         """
         try:
-            with _translated():
+            with self._translated():
                 self._store.delete(_key(sha256))
         except Gone:
             return
@@ -141,14 +134,78 @@ class Storage:
         Raises:
             Unavailable: it could not.
         """
+        await self._put(_PROBE, b"")
+
+    async def prove_async(self) -> None:
+        """Nothing; an object could be written.
+
+        Raises:
+            SetupError: it could not, and won't be until somebody mends something; says what.
+            Unavailable: it could not just now.
+        """
+        try:
+            async with asyncio.timeout(PROVE_S):
+                await self.check_async()
+        except TimeoutError as error:
+            raise _unavailable() from error
+        except Unavailable as error:
+            cause = error.__cause__
+            if isinstance(cause, NotFoundError | FileNotFoundError):
+                raise SetupError(f"There is no such {self._kind}. Make it, or mend ARACHNE_STORAGE_URL.") from cause
+            if isinstance(cause, PermissionDeniedError | UnauthenticatedError | PermissionError):
+                raise SetupError(f"Writing to the {self._kind} is refused. Mend {self._keys}.") from cause
+            raise
+
+    @property
+    def _kind(self) -> str:
+        return "bucket" if self._folder is None else f"folder {self._folder}"
+
+    @property
+    def _keys(self) -> str:
+        if self._folder is not None:
+            return "its permissions, or choose another"
+        return "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what they are allowed to do"
+
+    async def _put(self, name: str, data: bytes) -> None:
         async with self._timely(_unavailable):
-            await self._store.put_async(_PROBE, b"")
+            # The library would make a folder that is gone anew; on a disk that isn't mounted that is another folder.
+            if self._folder is not None and not await asyncio.to_thread(self._folder.is_dir):
+                raise FileNotFoundError(self._folder)
+            await self._store.put_async(name, data)
 
     @asynccontextmanager
     async def _timely(self, missing: Callable[[], ArachneError] = _gone) -> AsyncIterator[None]:
-        with _translated(missing):
+        with self._translated(missing):
             async with asyncio.timeout(self._timeout_s):
                 yield
+
+    @contextmanager
+    def _translated(self, missing: Callable[[], ArachneError] = _gone) -> Iterator[None]:
+        """What the store raises, as our own errors; `missing` makes the one for what is not there."""
+        try:
+            yield
+        except (NotFoundError, FileNotFoundError) as error:
+            raise (missing() if self._is_there(error) else _unavailable()) from error
+        except (BaseError, OSError) as error:  # a TimeoutError is an OSError
+            raise _unavailable() from error
+
+    def _is_there(self, error: Exception) -> bool:
+        """Whether an object is missing, and not all of them: a disk not mounted, a bucket that was deleted."""
+        return "NoSuchBucket" not in str(error) if self._folder is None else self._folder.is_dir()
+
+
+async def start_storage(settings: Settings) -> Storage:
+    """The store STORAGE_URL names, in which an object could be written unless it is away just now.
+
+    Raises:
+        SetupError: it can't be used until somebody mends something; says what.
+    """
+    storage = open_storage(settings)
+    try:
+        await storage.prove_async()
+    except Unavailable as error:
+        log.warning("the object store can't be reached yet: %s", error.__cause__)
+    return storage
 
 
 def open_storage(settings: Settings) -> Storage:
@@ -162,7 +219,7 @@ def open_storage(settings: Settings) -> Storage:
         if url is None or url.startswith("file://"):
             folder = Path(url.removeprefix("file://")) if url else settings.data_dir / "storage"
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return Storage(LocalStore(folder.absolute()))
+            return Storage(LocalStore(folder.absolute()), folder=folder.absolute())
         return Storage(from_url(url, client_options=_client_options(), retry_config=_RETRIES))
     except (BaseError, OSError, ValueError) as error:
         raise SetupError(

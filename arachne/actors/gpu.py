@@ -1,5 +1,6 @@
 """`arachne worker gpu`: reads images in subprocesses, woken by messages and by its own ticks."""
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +31,7 @@ from arachne.pipeline import ReadRequest, pipeline_version, read_image
 from arachne.reading import cache_key, choose_model
 from arachne.schemas.options import Options
 from arachne.settings import Settings
-from arachne.storage import open_storage
+from arachne.storage import start_storage
 
 log = logging.getLogger(__name__)
 KIND = "gpu"
@@ -104,7 +105,7 @@ def _run(settings: Settings, read: Read) -> None:
     if settings.database_url is None:
         raise SetupError("Set ARACHNE_DATABASE_URL, or run `arachne up`, which brings its own.")
     require_redis_url(settings)
-    reader = find_reader(settings)
+    reader, storage = find_reader(settings), asyncio.run(start_storage(settings))
     waker = Waker(settings)
     announcer = Announcer(settings.database_url, waker.wake_webhooks)
     database = Database(settings.database_url, pool_size=POOL_SIZE, on_commit=announcer.tell)
@@ -112,9 +113,7 @@ def _run(settings: Settings, read: Read) -> None:
     reader.learn(database.run(model_versions))
     cache, pool = open_cache(settings), StagePool(read, settings)
     finisher = Finisher(database, cache, settings)
-    means = Means(
-        database, open_storage(settings), settings, reader.key_of, reader.request_of, reader.model_of, finisher
-    )
+    means = Means(database, storage, settings, reader.key_of, reader.request_of, reader.model_of, finisher)
     heartbeat = Heartbeat(settings.database_url, KIND, reader.facts.languages)
     describing = None
     if settings.vlm_protocol != "none":

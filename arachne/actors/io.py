@@ -17,7 +17,7 @@ from arachne.errors import SetupError, Unavailable
 from arachne.jobs.reconcile import reconcile
 from arachne.secretbox import open_secret_box
 from arachne.settings import Settings
-from arachne.storage import open_storage
+from arachne.storage import start_storage
 from arachne.webhooks.delivery import DeliveryEngine
 
 log = logging.getLogger(__name__)
@@ -37,10 +37,11 @@ def run(settings: Settings) -> None:
     if settings.database_url is None:
         raise SetupError("Set ARACHNE_DATABASE_URL, or run `arachne up`, which brings its own.")
     require_redis_url(settings)
+    storage = asyncio.run(start_storage(settings))
     deliveries = Deliveries(settings)
     announcer = Announcer(settings.database_url, deliveries.wake)
     database = Database(settings.database_url, pool_size=POOL_SIZE, on_commit=announcer.tell)
-    waker, storage = Waker(settings), open_storage(settings)
+    waker = Waker(settings)
     fetches = FetchThread(
         settings, storage, queued=waker.wake_gpu, on_commit=announcer.tell, on_failure=deliveries.stop
     )

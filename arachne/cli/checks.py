@@ -187,18 +187,19 @@ def _secret_key(settings: Settings) -> Check:
 
 
 def _storage(settings: Settings) -> Check:
-    if settings.storage_url and not settings.storage_url.startswith("file://"):
-        return Check("storage", "ok", settings.storage_url.split("?")[0])
-    folder = settings.data_dir / "storage"
-    if settings.storage_url:
-        folder = type(folder)(settings.storage_url.removeprefix("file://"))
+    """Whether an object can be written where originals go."""
+    from arachne.storage import open_storage
+
+    url = settings.storage_url or str(settings.data_dir / "storage")
+    where = url.removeprefix("file://").split("?")[0]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".writable").touch()
-        (folder / ".writable").unlink()
-    except OSError as error:
-        return Check("storage", "failed", f"{folder}: {error.strerror}", "Choose a folder this user can write.")
-    return Check("storage", "ok", str(folder))
+        asyncio.run(open_storage(settings).prove_async())
+    except SetupError as error:
+        return Check("storage", "failed", where, error.message)
+    except Unavailable as error:
+        mend = "Check ARACHNE_STORAGE_URL, AWS_ENDPOINT_URL and AWS_REGION, and that the store runs."
+        return Check("storage", "failed", f"{where}: {_first_line(error.__cause__ or error)}", mend)
+    return Check("storage", "ok", where)
 
 
 def _disk(settings: Settings) -> Check:
@@ -238,5 +239,5 @@ async def _models(settings: Settings) -> "tuple[ModelState, ...]":
         return await backend.models()
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]

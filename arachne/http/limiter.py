@@ -65,23 +65,44 @@ class Limiter:
         )
         self._shared = MovingWindowRateLimiter(shared)
         self._local = MovingWindowRateLimiter(MemoryStorage())
-        self._away_until_s = 0.0
+        self._away = False
+        self._try_again_s = 0.0
 
     @property
     def in_memory(self) -> bool:
         """Whether hits are counted by this process alone just now."""
-        return time.monotonic() < self._away_until_s
+        return self._away
 
     async def hit(self, policy: Policy, *identity: str, cost: int = 1) -> Verdict:
         """The verdict on `cost` more hits; refused hits cost nothing."""
         key = identify(*identity)
-        if not self.in_memory:
+        if not self._away or self._may_try_again():
             try:
-                return await self._hit(self._shared, policy, key, cost)
+                verdict = await self._hit(self._shared, policy, key, cost)
             except (RedisError, OSError) as error:
-                self._away_until_s = time.monotonic() + COOL_DOWN_S
-                log.warning("rate limits are counted in memory, Redis can't be reached: %s", error)
+                self._note(error)
+            else:
+                self._note(None)
+                return verdict
         return await self._hit(self._local, policy, key, cost)
+
+    def _may_try_again(self) -> bool:
+        """Whether this hit is the one that looks whether Redis is back; the others don't wait for that."""
+        now_s = time.monotonic()
+        if now_s < self._try_again_s:
+            return False
+        self._try_again_s = now_s + COOL_DOWN_S
+        return True
+
+    def _note(self, error: Exception | None) -> None:
+        """Tell once that Redis went away, and once that it is back."""
+        if error is not None:
+            self._try_again_s = time.monotonic() + COOL_DOWN_S
+        if error is not None and not self._away:
+            log.warning("rate limits are counted in memory, Redis can't be reached: %s", error)
+        if error is None and self._away:
+            log.info("rate limits are counted in Redis again")
+        self._away = error is not None
 
     async def _hit(self, limiter: MovingWindowRateLimiter, policy: Policy, key: str, cost: int) -> Verdict:
         passed = await limiter.hit(policy.item, policy.name, key, cost=cost)

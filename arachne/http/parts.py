@@ -22,7 +22,7 @@ from arachne.http.waiting import JobWatcher
 from arachne.net.policy import image_policy, webhook_policy
 from arachne.secretbox import SecretBox, open_secret_box
 from arachne.settings import Settings
-from arachne.storage import Storage, open_storage
+from arachne.storage import Storage, start_storage
 
 LOADING = 2  # images or large JSON bodies held in memory at once to be looked at, however many requests there are
 STORING = 4  # images held in memory at once on their way to or from the store, which may be slow
@@ -57,7 +57,8 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
     Raises:
         SetupError: a needed setting is missing or unusable.
     """
-    parts = _open(settings)
+    _check(settings)
+    parts = _open(settings, await start_storage(settings))
     resident = (parts.usage_log.run(), parts.watcher.run(), parts.watcher.follow())
     tasks = [asyncio.create_task(work) for work in resident]
     try:
@@ -77,13 +78,18 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
         await parts.database.close()
 
 
-def _open(settings: Settings) -> Parts:
+def _check(settings: Settings) -> None:
     if settings.database_url is None or settings.redis_url is None:
         raise SetupError("Set ARACHNE_DATABASE_URL and ARACHNE_REDIS_URL, or run `arachne up`, which brings its own.")
     if settings.trusted_issuers:
         raise SetupError("This version accepts its own tokens only. Unset ARACHNE_TRUSTED_ISSUERS.")
     image_policy(settings), webhook_policy(settings)  # entries that can't be read are told now, not to clients later
-    storage, box, cache = open_storage(settings), open_secret_box(settings), open_cache(settings)
+
+
+def _open(settings: Settings, storage: Storage) -> Parts:
+    assert settings.database_url is not None
+    assert settings.redis_url is not None
+    box, cache = open_secret_box(settings), open_cache(settings)
     waker = Waker(settings)
     announcer = Announcer(settings.database_url, waker.wake_webhooks)
     database = AsyncDatabase(settings.database_url, on_commit=announcer.tell)

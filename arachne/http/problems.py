@@ -89,5 +89,5 @@ def _ours(error: ArachneError, exchange: Exchange) -> Response:
     if isinstance(error, InvalidToken):
         response.headers["WWW-Authenticate"] = 'Bearer error="invalid_token"'
     if error.http_status >= 500:
-        log.warning("request %s: %s: %s", exchange.request_id, error.code, error.__cause__ or error.message)
+        log.warning("request %s: %s: %s", exchange.request_id, error.code, str(error.__cause__ or "") or error.message)
     return response

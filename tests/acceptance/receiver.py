@@ -42,6 +42,11 @@ class Receiver:
         """The next delivery at that URL."""
         return self._queues[f"/{name}"].get(timeout=timeout_s)
 
+    def taken(self, name: str) -> list[Delivery]:
+        """All deliveries at that URL that nobody has asked for yet."""
+        waiting = self._queues[f"/{name}"]
+        return [waiting.get_nowait() for _ in range(waiting.qsize())]
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self

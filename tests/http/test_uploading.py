@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from arachne.errors import MalformedRequest, RequestTooLarge, Unavailable
-from arachne.http import bodies
+from arachne.http import admission, bodies
 from arachne.http.multipart import read_form
+from arachne.http.parts import STORING
 from arachne.http.uploads import Uploads
 from arachne.spool import Spool
 from arachne.storage import Storage
@@ -152,3 +153,18 @@ async def test_text_parts_are_bounded_together() -> None:
     form = request_of([*body, b"--x--\r\n"], "multipart/form-data; boundary=x")
     with pytest.raises(RequestTooLarge), closing(Spool()) as spool:
         await read_form(form, spool, max_files=1, max_file_bytes=1)
+
+
+async def test_a_store_that_hangs_keeps_nobody_waiting_for_ever(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever doesn't get a turn at it in time is told so, and has left nothing behind."""
+    monkeypatch.setattr(admission, "STORE_WAIT_S", 0.05)
+    parts = service.app.starlette.state.parts
+    for _ in range(STORING):
+        await parts.storing.acquire()
+    late = await send(service, ONE, files={"file": ("a.png", png())}, headers={"Idempotency-Key": "late"})
+    assert (late.status_code, late.json()["code"], late.headers["retry-after"]) == (503, "unavailable", "5")
+    assert await service.count("job") == await service.count("idempotency_key") == 0
+    parts.storing.release()
+    assert (await send(service, ONE, files={"file": ("a.png", png())})).status_code == 202
