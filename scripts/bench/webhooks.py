@@ -2,6 +2,7 @@
 
 latency   from a job's end, as the record has it, to the receiver having its webhook, on an idle service; beside it, in
           turns with it, a bare POST of the same body to the same receiver
+pace      deliveries a second, of events that all wait when it begins, for 50 endpoints of which one hangs
 delivery  events, each for one of 50 endpoints, written at a steady rate, three times over: with healthy endpoints
           alone; with 5 that hang and 5 that fail half the time; with these and the IO worker killed twice by kill -9.
           All get everything in the end, each event under one id with one body, or this exits with 1. `p99_ratio` is
@@ -32,14 +33,16 @@ from arachne.actors.wake import Waker  # noqa: E402
 from arachne.announcer import Announcer  # noqa: E402
 from arachne.database import Database  # noqa: E402
 from arachne.embedded.instance import attach  # noqa: E402
+from arachne.news import news_of  # noqa: E402
 from arachne.secretbox import open_secret_box  # noqa: E402
 from arachne.settings import Settings  # noqa: E402
-from tests.standins.happenings import Target, add_targets, finish_job, load_written  # noqa: E402
+from tests.standins.happenings import Target, add_targets, expected, finish_job, load_written  # noqa: E402
 from tests.standins.hooks import FAILING, HANGING, HEALTHY, Arrival, Hooks  # noqa: E402
 
 PICTURE = ROOT / "tests" / "images" / "dialog_light.png"
 RATE = "1000000/minute"
 ENDPOINTS, BAD_OF_A_KIND = 50, 5
+IN_FLIGHT = 10  # of an endpoint, as the product sets it
 RETRY_S, TIMEOUT_S = 1.0, 5.0
 PATIENCE_S = 600.0
 WARM_UP = 5
@@ -69,15 +72,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="scripts/bench/webhooks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="?", choices=("latency", "delivery"), help="one of them; both without")
+    parser.add_argument("what", nargs="?", choices=("latency", "pace", "delivery"), help="one of them; all without")
     parser.add_argument("--jobs", type=int, default=50, help="jobs of `latency`")
     parser.add_argument("--events", type=int, default=1000, help="events of each run of `delivery`; 10000 is the whole")
     parser.add_argument("--rate", type=float, default=100, help="events a second")
     given = parser.parse_args()
     with bench() as running:
-        if given.what != "delivery":
+        if given.what in {None, "latency"}:
             tell("latency", measure_latency(running, given.jobs))
-        if given.what != "latency":
+        if given.what in {None, "pace"}:
+            tell("pace", measure_pace(running, given.events))
+        if given.what in {None, "delivery"}:
             measure_delivery(running, given.events, given.rate)
 
 
@@ -151,6 +156,33 @@ def finish_of(running: Bench, job_id: str) -> float:
         return float(transaction.session.connection().execute(query, {"job_id": job_id}).scalar_one())
 
 
+def measure_pace(running: Bench, events: int) -> dict[str, object]:
+    """How many events of the healthy endpoints come a second, once all of them may be sent."""
+    hooks, hanging = running.hooks, ENDPOINTS // 50
+    chosen = targets(running, "pace", [HANGING] * hanging + [HEALTHY] * (ENDPOINTS - hanging))
+    bound_in_flight(running, chosen, 0)
+    for number in range(events):
+        finish_job(running.database, running.settings, chosen[number % len(chosen)].account_id)
+    healthy = expected(load_written(running.database, chosen), chosen, HEALTHY)
+    hooks.arrivals.clear()
+    hooks.hold()
+    began_s = time.time()
+    bound_in_flight(running, chosen, IN_FLIGHT)
+    wait_until(lambda: hooks.received(HEALTHY) >= healthy, "all events of the healthy endpoints", look_s=0.05)
+    ended_s = max(one.at_s for one in hooks.arrivals if (one.path, one.message_id) in healthy)
+    hooks.release()
+    return {"events": events, "healthy_events": len(healthy), "per_s": round(len(healthy) / (ended_s - began_s), 1)}
+
+
+def bound_in_flight(running: Bench, chosen: Sequence[Target], most: int) -> None:
+    """These endpoints may have so many requests in flight each; deliverers are told."""
+    query = text("UPDATE webhook_endpoint SET max_in_flight = :most WHERE account_id = ANY(:accounts)")
+    with running.database.transaction() as transaction:
+        values = {"most": most, "accounts": [one.account_id for one in chosen]}
+        transaction.session.connection().execute(query, values)
+        news_of(transaction.session).deliveries = True
+
+
 def measure_delivery(running: Bench, events: int, rate: float) -> None:
     """Three runs, and what they say of each other."""
     healthy = [HEALTHY] * ENDPOINTS
@@ -179,9 +211,7 @@ def deliver(running: Bench, run: Run, events: int, rate: float) -> dict[str, flo
     hooks.hold()
     written_per_s = write(running, run, events, rate)
     written = {one.message_id: one for one in load_written(running.database, run.targets)}
-    paths = {one.account_id: "/" + one.url.split("/", 3)[3] for one in run.targets}
-    wanted = {(paths[one.account_id], one.message_id) for one in written.values()}
-    healthy = {pair for pair in wanted if pair[0].startswith(f"/{HEALTHY}/")}
+    wanted, healthy = (expected(written.values(), run.targets, kind) for kind in ("", HEALTHY))
     wait_until(lambda: hooks.received(HEALTHY) >= healthy, "all events of the healthy endpoints", look_s=0.1)
     hooks.release()
     wait_until(lambda: count_open(running, run) == 0, "all other events", look_s=0.2)

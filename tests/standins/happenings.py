@@ -73,3 +73,9 @@ def load_written(database: Database, targets: Iterable[Target]) -> list[Written]
     with database.transaction() as transaction:
         rows = transaction.session.connection().execute(query, {"accounts": [one.account_id for one in targets]})
         return [Written(row.message_id, row.account_id, bytes(row.body), row.at_s) for row in rows]
+
+
+def expected(written: Iterable[Written], targets: Iterable[Target], kind: str = "") -> set[tuple[str, str]]:
+    """Path and event of all that is to come to targets whose paths begin so."""
+    paths = {one.account_id: "/" + one.url.split("/", 3)[3] for one in targets}
+    return {(paths[one.account_id], one.message_id) for one in written if paths[one.account_id].startswith(f"/{kind}")}
