@@ -7,7 +7,7 @@ from standardwebhooks import Webhook
 
 from arachne.secretbox import open_secret_box
 from arachne.settings import Settings
-from tests.standins.happenings import Target, Written, add_targets, finish_job, load_written
+from tests.standins.happenings import Target, Written, add_targets, expected, finish_job, load_written
 from tests.standins.hooks import FAILING, HANGING, HEALTHY, Hooks
 
 pytestmark = pytest.mark.chaos
@@ -30,12 +30,6 @@ def variables(hooks: Hooks) -> dict[str, str]:
         "ARACHNE_WEBHOOK_TIMEOUT_S": "1",
         "ARACHNE_WEBHOOK_RETRY_SECONDS": json.dumps([0.1] * 500),
     }
-
-
-def expected(written: list[Written], targets: list[Target], kind: str) -> set[tuple[str, str]]:
-    """Path and event of all that receivers of this kind are to get."""
-    paths = {one.account_id: "/" + one.url.split("/", 3)[3] for one in targets}
-    return {(paths[one.account_id], one.message_id) for one in written if paths[one.account_id].startswith(f"/{kind}/")}
 
 
 def kill_and_end_leases(service, process) -> None:
