@@ -1,7 +1,7 @@
 """Who is served when there is more to send than may be in flight: every endpoint, every account, within bounds."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +18,23 @@ if TYPE_CHECKING:
 CLOSED = "http://127.0.0.1:9"
 
 
+@dataclass
+class Crowd:
+    """Requests that hang until they are released, and how many did at once."""
+
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    under_way: int = 0
+    most: int = 0
+
+    async def hang(self, _: web.Request) -> web.Response:
+        """An answer, then."""
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await self.release.wait()
+        self.under_way -= 1
+        return web.Response()
+
+
 def take(world: "World", limit: int, *, nearly_full: bool = False) -> list[Claim]:
     """What one claim gets."""
     with world.database.transaction() as transaction:
@@ -32,18 +49,8 @@ async def test_endpoints_that_hang_never_take_the_last_places(
     """Whether they are known to fail or not yet, with more of theirs due than may be in flight at all."""
     monkeypatch.setattr(delivery, "MAX_IN_FLIGHT", 8)
     monkeypatch.setattr(delivery, "NEARLY_FULL_SLOTS", 4)
-    release, stop = asyncio.Event(), asyncio.Event()
-    under_way, most = 0, 0
-
-    async def hang(_: web.Request) -> web.Response:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
-        await release.wait()
-        under_way -= 1
-        return web.Response()
-
-    slow, healthy = await receivers.start(hang), await receivers.healthy_receiver()
+    crowd, stop = Crowd(), asyncio.Event()
+    slow, healthy = await receivers.start(crowd.hang), await receivers.healthy_receiver()
     number = 12 if fails else 2
     for n in range(number):
         world.endpoint(slow.url(f"/{n}"))
@@ -58,9 +65,9 @@ async def test_endpoints_that_hang_never_take_the_last_places(
         await asyncio.to_thread(world.finish_job)
     await healthy.wait_for(5)
     assert len(slow.received) == 4
-    release.set()
+    crowd.release.set()
     await slow.wait_for(15 * number)
-    assert most <= 8
+    assert crowd.most <= 8
     stop.set()
     await running
 
