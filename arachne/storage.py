@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -122,11 +122,18 @@ class Storage:
         Raises:
             Unavailable: the store can't be reached.
         """
-        try:
-            with self._translated():
-                self._store.delete(_key(sha256))
-        except Gone:
-            return
+        with suppress(Gone), self._translated():
+            self._store.delete(_key(sha256))
+
+    async def delete_async(self, sha256: str) -> None:
+        """Nothing; the original is gone, whether or not it was there.
+
+        Raises:
+            Unavailable: the store can't be reached.
+        """
+        with suppress(Gone):
+            async with self._timely():
+                await self._store.delete_async(_key(sha256))
 
     async def check_async(self) -> None:
         """Nothing; an object could be written.

@@ -23,6 +23,7 @@ from arachne.actors.stage_process import THREAD_LIMITS, Read
 from arachne.actors.wake import WAKE_GPU, Waker, declare_wake
 from arachne.announcer import Announcer
 from arachne.cache import CacheKey, open_cache
+from arachne.cache.erased import ErasureWatch
 from arachne.database import Database
 from arachne.errors import LanguageMissing, SetupError
 from arachne.jobs.claim import Claimed
@@ -120,6 +121,8 @@ def _run(settings: Settings, read: Read) -> None:
         describing = Describing(settings, lambda: heartbeat.worker_id, reader.learn)
     dispatcher = Dispatcher(means, pool, lambda: heartbeat.worker_id, describing)
     heartbeat.start(dispatcher.abandon)
+    erasures = ErasureWatch(database, cache)
+    erasures.start()
     try:
         if describing is not None:
             describing.start(dispatcher.wake)
@@ -128,6 +131,7 @@ def _run(settings: Settings, read: Read) -> None:
             run_until_signal(dispatcher.run, dispatcher.stop)
     finally:
         heartbeat.stop()
+        erasures.stop()
         announcer.close()
         waker.close()
         cache.close()

@@ -14,6 +14,7 @@ from arachne.actors.wake import WAKE_FETCHES, WAKE_WEBHOOKS, Waker, declare_wake
 from arachne.announcer import Announcer
 from arachne.database import AsyncDatabase, Database
 from arachne.errors import SetupError, Unavailable
+from arachne.jobs.erasure import continue_erasures
 from arachne.jobs.reconcile import reconcile
 from arachne.secretbox import open_secret_box
 from arachne.settings import Settings
@@ -45,11 +46,11 @@ def run(settings: Settings) -> None:
     fetches = FetchThread(
         settings, storage, queued=waker.wake_gpu, on_commit=announcer.tell, on_failure=deliveries.stop
     )
-    ticker = Ticker(database, settings, waker, deliveries)
+    ticker = Ticker(Housekeeping(database, settings, storage), waker, deliveries)
     broker = make_broker(settings)
     declare_wake(broker, WAKE_WEBHOOKS, deliveries.wake)
     declare_wake(broker, WAKE_FETCHES, fetches.wake)
-    declare_maintenance(broker, Housekeeping(database, settings, storage))
+    declare_maintenance(broker, ticker.work)
     try:
         with working(broker, {WEBHOOKS, FETCHES, MAINTENANCE}, timeout_ms=WORKER_TIMEOUT_MS, threads=WORKER_THREADS):
             ticker.start()
@@ -102,9 +103,8 @@ class Deliveries:
 class Ticker:
     """Reconciles every two seconds, so that nothing waits for Redis, for the scheduler or for a GPU worker's death."""
 
-    def __init__(self, database: Database, settings: Settings, waker: Waker, deliveries: Deliveries) -> None:
-        self._database = database
-        self._settings = settings
+    def __init__(self, work: Housekeeping, waker: Waker, deliveries: Deliveries) -> None:
+        self.work = work
         self._waker = waker
         self._deliveries = deliveries
         self._stopped = Event()
@@ -127,7 +127,9 @@ class Ticker:
             if thorough:
                 thorough_at = monotonic() + THOROUGH_S
             try:
-                found = reconcile(self._database, self._settings, thorough=thorough)
+                found = reconcile(self.work.database, self.work.settings, thorough=thorough)
+                if thorough:
+                    continue_erasures(self.work.database, self.work.storage, self.work.settings)
             except Unavailable as error:
                 log.warning("reconciling waits for the database: %s", error.message)
                 continue

@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS vision_cache (
     PRIMARY KEY (scope, sha256, model_version, pipeline_version, options_hash)
 );
 CREATE INDEX IF NOT EXISTS ix_vision_cache_created ON vision_cache (created_at);
+CREATE INDEX IF NOT EXISTS ix_vision_cache_result ON vision_cache (result_id);
 """
 _PROBE = """
 SELECT scope, sha256, model_version, pipeline_version, options_hash, result_id, result_json, created_at, hits
@@ -44,6 +45,7 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA secure_delete = ON")  # what was erased is not to be found in the file's free pages
         connection.executescript(_SCHEMA)
     except BaseException:
         connection.close()

@@ -9,7 +9,7 @@ import logging
 import sqlite3
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeVar
@@ -49,6 +49,7 @@ SELECT rowid, scope, sha256, model_version, pipeline_version, options_hash, resu
 FROM vision_cache WHERE rowid > ? AND sha256 <> '' ORDER BY rowid LIMIT {ROW_BATCH}
 """  # noqa: S608
 _DROP = "DELETE FROM vision_cache WHERE rowid = ? AND result_id = ?"  # not the one that has replaced it meanwhile
+_DROP_ERASED = "DELETE FROM vision_cache WHERE result_id = ?"
 _STATS = """
 SELECT count(*), coalesce(sum(hits), 0), coalesce(sum(length(CAST(result_json AS BLOB))), 0),
        min(created_at), max(created_at) FROM vision_cache WHERE sha256 <> ''
@@ -102,6 +103,7 @@ class VisionCache:
         self._flushed_at = time.monotonic()
         self._off_until = 0.0
         self._puts = 0
+        self._journalled = False  # whether the journal may still hold what was dropped
         self._pruned_at = float("-inf")  # so that what a file holds too long goes when it is first used
 
     def get(self, key: CacheKey) -> LocalResult | None:
@@ -163,7 +165,14 @@ class VisionCache:
         while found := self._keys_after(last):
             last = max(found)
             living = alive(list(found.values()))
-            dropped += self._drop([(row, pair[0]) for row, pair in found.items() if pair not in living])
+            dropped += self._drop(_DROP, [(row, pair[0]) for row, pair in found.items() if pair not in living])
+        self._empty_journal()
+        return dropped
+
+    def drop(self, result_ids: Collection[str]) -> int:
+        """Number of rows dropped with these results; the file and its journal hold nothing of them any more."""
+        dropped = self._drop(_DROP_ERASED, [(result_id,) for result_id in result_ids])
+        self._empty_journal()
         return dropped
 
     def flush(self) -> None:
@@ -189,8 +198,16 @@ class VisionCache:
         found = self._attempt(lambda connection: connection.execute(_KEYS, (last,)).fetchall())
         return {row[0]: (row[1], CacheKey(*row[2:]).digest) for row in found or ()}
 
-    def _drop(self, rows: list[tuple[int, str]]) -> int:
-        return self._attempt(lambda connection: connection.executemany(_DROP, rows).rowcount) or 0 if rows else 0
+    def _drop(self, statement: str, rows: Sequence[tuple[int | str, ...]]) -> int:
+        dropped = self._attempt(lambda connection: connection.executemany(statement, rows).rowcount) if rows else 0
+        self._journalled |= bool(dropped)
+        return dropped or 0
+
+    def _empty_journal(self) -> None:
+        """Dropped rows are not in the journal either; where others read just now, after a later drop."""
+        if self._journalled:
+            done = self._attempt(lambda connection: connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
+            self._journalled = done is None or done[0] != 0
 
     def _flush_in_time(self) -> None:
         many = len(self._hits) + len(self._told) >= FLUSH_HITS

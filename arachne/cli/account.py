@@ -8,7 +8,7 @@ import typer
 from arachne.cli.options import DataDir, Json, load
 from arachne.cli.output import print_record, print_rows, say
 
-app = typer.Typer(help="Create, list and disable accounts.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, disable and erase accounts.", no_args_is_help=True)
 client = typer.Typer(help="Clients of accounts.", no_args_is_help=True)
 app.add_typer(client, name="client")
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
@@ -54,6 +54,29 @@ def disable(name: Name, data_dir: DataDir = None) -> None:
     with session_on(load(data_dir)) as session:
         accounts.disable_account(session, name)
     say(f"{name} is disabled.")
+
+
+@app.command()
+def erase(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Erase an account and all it has: jobs, images, results, events, endpoints, clients, logs. It can't be undone.
+
+    The ledger's amounts stay under the account's id. Run it again if it was interrupted.
+    """
+    from arachne.cli.connection import database_on
+    from arachne.jobs.account_erasure import erase_account
+    from arachne.storage import open_storage
+
+    if not yes:
+        typer.confirm(f"Erase the account {name} and all it has, for good?", abort=True, err=True)
+    settings = load(data_dir)
+    with database_on(settings) as database:
+        erased = erase_account(database, open_storage(settings), settings, name)
+    print_record(asdict(erased), as_json=json)
 
 
 @client.command()

@@ -18,11 +18,22 @@ def session_on(settings: Settings) -> Iterator[Session]:
         SetupError: nothing runs on these settings.
         Unavailable: the database can't be reached.
     """
+    with database_on(settings) as database, database.transaction() as transaction:
+        yield transaction.session
+
+
+@contextmanager
+def database_on(settings: Settings) -> Iterator[Database]:
+    """The database, for commands of several transactions.
+
+    Raises:
+        SetupError: nothing runs on these settings.
+        Unavailable: the database can't be reached.
+    """
     url = attach(settings, needs=["database_url"]).database_url
     assert url
     database = Database(url, pool_size=1)
     try:
-        with database.transaction() as transaction:
-            yield transaction.session
+        yield database
     finally:
         database.close()

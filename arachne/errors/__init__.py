@@ -25,6 +25,7 @@ ArachneError                       code · http_status · retryable
 │   ├── RateLimited                rate_limited 429, after Retry-After
 │   └── AccountQueueFull           account_queue_full 429, after Retry-After
 ├── Unavailable                    unavailable 503, after Retry-After
+│   ├── OriginalsErased            unavailable 503, after Retry-After; within, the originals are stored again
 │   └── QueueFull                  queue_full 503, after Retry-After
 ├── ImageError                     one image can't be read; the rest of its job goes on
 │   ├── ImageTooLarge              image_too_large 413
@@ -83,6 +84,7 @@ from arachne.errors.requests import (
     NotFinished,
     NotFound,
     OptionsConflict,
+    OriginalsErased,
     QueueFull,
     QuotaExceeded,
     RateLimited,
@@ -130,6 +132,7 @@ __all__ = [
     "NotFinished",
     "NotFound",
     "OptionsConflict",
+    "OriginalsErased",
     "OutOfMemory",
     "QueueFull",
     "QuotaExceeded",

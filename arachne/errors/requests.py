@@ -145,6 +145,10 @@ class Unavailable(ArachneError):
     code, http_status, title, retryable = "unavailable", 503, "Unavailable", True
 
 
+class OriginalsErased(Unavailable):
+    """Originals that a submission builds on were erased while it came in."""
+
+
 class QueueFull(Unavailable):
     """The queue is full; nothing was written."""
 

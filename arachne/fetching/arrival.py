@@ -9,8 +9,10 @@ from arachne.errors import FetchFailed, ImageError
 from arachne.fetching.download import Download
 from arachne.fetching.means import Means
 from arachne.images import admit, sniff
+from arachne.jobs.erasure import is_erased
 from arachne.jobs.fetch_claim import Fetch
 from arachne.jobs.publications import published
+from arachne.jobs.retention import sweep_original_async
 from arachne.jobs.submit import NewImage, reserve_blobs
 from arachne.reading import cache_key
 from arachne.schemas.options import Options
@@ -37,6 +39,16 @@ async def take_in(means: Means, fetch: Fetch, found: Download, spool: Spool) -> 
     if facts is None or options.cache != "use":
         return image
     return replace(image, key=cache_key(options, fetch.account_id, found.sha256, means.settings, facts))
+
+
+async def leave_nothing(means: Means, fetch: Fetch, image: NewImage) -> None:
+    """Nothing; where the image's job was erased while it was fetched, its original is not kept after all.
+
+    Raises:
+        Unavailable: the store or the database can't be reached.
+    """
+    if image.error is None and image.sha256 and await means.database.run(is_erased, fetch.job_id):
+        await sweep_original_async(means.database, means.storage, means.settings, image.sha256)
 
 
 def _read_options(fetch: Fetch) -> Options:

@@ -13,7 +13,7 @@ from uuid import UUID
 import aiohttp
 
 from arachne.errors import ImageError, Unavailable
-from arachne.fetching.arrival import take_in
+from arachne.fetching.arrival import leave_nothing, take_in
 from arachne.fetching.download import download
 from arachne.fetching.faults import AnswerRejectedError, Fault, judge
 from arachne.fetching.means import Means
@@ -183,7 +183,10 @@ class FetchEngine:
             if fault.retry_s is not None:
                 return await run(fetch_later, fetch, fault.retry_s, counted=True)
             return await run(finish_unfetched, fetch, fault.error, settings)
-        return await run(finish_fetched, fetch, image, settings)
+        done = await run(finish_fetched, fetch, image, settings)
+        if not done.written:
+            await leave_nothing(self._means, fetch, image)
+        return done
 
     async def _bring(self, session: aiohttp.ClientSession, fetch: Fetch) -> NewImage:
         settings = self._means.settings

@@ -17,8 +17,7 @@ from arachne.http.parts import Parts
 from arachne.http.throttle import throttle
 from arachne.images import admit
 from arachne.jobs.publications import Published, published
-from arachne.jobs.queue import Room, check_room
-from arachne.jobs.submit import NewImage, NewWebhook, find_hits, reserve_blobs
+from arachne.jobs.submit import NewImage, NewWebhook, check_room_for, reserve_blobs
 from arachne.net.policy import webhook_policy
 from arachne.net.registration import check_destination
 from arachne.net.urls import MAX_URL_LENGTH, without_user_info
@@ -75,12 +74,12 @@ async def admit_all(
     """
     facts = await parts.database.run(published)
     options = settle_options(terms.options, parts.settings, facts)
-    webhook = await _check_webhook(terms.webhook, parts.settings)
+    webhook = await check_webhook(terms.webhook, parts.settings)
     for arrival in intake.arrivals:
         _admit(arrival, options, parts.settings)
     _refuse_if_none_left(intake.arrivals, single=single)
     images = [_new_image(arrival, caller, options, parts.settings, facts) for arrival in intake.arrivals]
-    await _count(request, parts, caller, sum(image.units for image in images if image.error is None))
+    await count_images(request, parts, caller, images)
     known = await parts.database.run(_make_room, caller.account_id, images, parts.settings)
     await store(parts, intake.arrivals, known)
     return Admitted(options, dict(terms.metadata), webhook, images)
@@ -168,14 +167,28 @@ def _new_image(
     )
 
 
-async def _check_webhook(webhook: WebhookInput | None, settings: Settings) -> NewWebhook | None:
+async def check_webhook(webhook: WebhookInput | None, settings: Settings) -> NewWebhook | None:
+    """Where the job's own events go.
+
+    Raises:
+        InvalidOptions: an event filter matches nothing.
+        InvalidUrl: a URL of a form that is never called.
+        EgressBlocked: a URL that leads where we don't call.
+    """
     if webhook is None:
         return None
     events = None if webhook.events is None else check_filters(webhook.events)
     return NewWebhook(await check_destination(webhook.url, webhook_policy(settings)), events)
 
 
-async def _count(request: Request, parts: Parts, caller: Caller, images: int) -> None:
+async def count_images(request: Request, parts: Parts, caller: Caller, accepted: Sequence[NewImage]) -> None:
+    """Count the acceptable ones of the images against the limit, frames that are all read as so many.
+
+    Raises:
+        TooManyImages: more than could ever pass.
+        RateLimited: over the limit.
+    """
+    images = sum(image.units for image in accepted if image.error is None)
     window = limiter.policies(parts.settings, caller.rates)["images"].window
     if images > window.amount:
         raise TooManyImages(
@@ -186,8 +199,5 @@ async def _count(request: Request, parts: Parts, caller: Caller, images: int) ->
 
 def _make_room(transaction: Transaction, account_id: str, images: list[NewImage], settings: Settings) -> set[str]:
     """Hashes of the originals that are stored already, after checking that the images may come in."""
-    hits = find_hits(transaction, images)
-    accepted = [image for image in images if image.error is None]
-    waiting = sum(1 for image in accepted if image.key is None or image.key.digest not in hits)
-    check_room(transaction, account_id, Room(waiting, sum(image.units for image in accepted)), settings)
-    return reserve_blobs(transaction, accepted)
+    check_room_for(transaction, account_id, images, settings)
+    return reserve_blobs(transaction, [image for image in images if image.error is None])

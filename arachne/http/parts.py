@@ -5,13 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
+from anyio import CapacityLimiter
 from starlette.requests import HTTPConnection
 
 from arachne.actors.render_pool import RenderPool
 from arachne.actors.wake import Waker
 from arachne.announcer import Announcer
 from arachne.cache import VisionCache, open_cache
-from arachne.database import AsyncDatabase
+from arachne.cache.erased import ErasureWatch
+from arachne.database import AsyncDatabase, Database
 from arachne.errors import SetupError
 from arachne.http.authentication import Authenticator
 from arachne.http.limiter import Limiter
@@ -25,6 +27,7 @@ from arachne.settings import Settings
 from arachne.storage import Storage, start_storage
 
 LOADING = 2  # images or large JSON bodies held in memory at once to be looked at, however many requests there are
+ERASING = 2  # jobs erased at once, each in a thread
 STORING = 4  # images held in memory at once on their way to or from the store, which may be slow
 
 
@@ -48,6 +51,9 @@ class Parts:
     uploads: Uploads
     renderer: RenderPool
     readiness: ReadinessProbe
+    records: Database
+    """The database for threads: of those that erase, and of the one that watches for erasures."""
+    erasing: CapacityLimiter
 
 
 @asynccontextmanager
@@ -61,6 +67,8 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
     parts = _open(settings, await start_storage(settings))
     resident = (parts.usage_log.run(), parts.watcher.run(), parts.watcher.follow())
     tasks = [asyncio.create_task(work) for work in resident]
+    erasures = ErasureWatch(parts.records, parts.cache)
+    erasures.start()
     try:
         yield parts
     finally:
@@ -68,6 +76,8 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        await asyncio.to_thread(erasures.stop)
+        await asyncio.to_thread(parts.records.close)
         await asyncio.to_thread(parts.renderer.stop)
         await asyncio.to_thread(parts.announcer.close)
         await asyncio.to_thread(parts.waker.close)
@@ -110,6 +120,8 @@ def _open(settings: Settings, storage: Storage) -> Parts:
         uploads=Uploads(),
         renderer=RenderPool(settings),
         readiness=ReadinessProbe(settings, database, storage, cache),
+        records=Database(settings.database_url, pool_size=ERASING + 1, on_commit=announcer.tell),
+        erasing=CapacityLimiter(ERASING),
     )
 
 

@@ -5,6 +5,7 @@ import logging
 import time
 from datetime import UTC, datetime
 
+from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,6 +18,8 @@ log = logging.getLogger(__name__)
 QUEUE_ROWS = 10_000
 BATCH_ROWS = 500
 FLUSH_S = 0.5
+# Held until the calls are written, so that erasing an account finds them all.
+_THERE = text("SELECT account_id FROM account WHERE account_id = ANY(:account_ids) ORDER BY account_id FOR KEY SHARE")
 LAST_WRITE_S = 5.0  # when stopping
 _MAX_ROUTE = 200
 
@@ -125,4 +128,7 @@ def _row(exchange: Exchange, method: str, counts: dict[str, int]) -> dict[str, o
 
 
 def _insert(transaction: Transaction, rows: list[dict[str, object]]) -> None:
+    """Nothing; the calls are on record, those of accounts erased meanwhile without whose they were."""
+    there = set(transaction.session.scalars(_THERE, {"account_ids": list({row["account_id"] for row in rows})}))
+    rows = [row if row["account_id"] in there else row | {"account_id": None, "subject": None} for row in rows]
     transaction.session.connection().execute(insert(ApiUsageLog).on_conflict_do_nothing(), rows)

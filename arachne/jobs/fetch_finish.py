@@ -10,7 +10,7 @@ from arachne.errors import ArachneError, QuotaExceeded
 from arachne.jobs.closing import Tally, count
 from arachne.jobs.fetch_claim import Fetch
 from arachne.jobs.queue import check_quota
-from arachne.jobs.submit import NewImage, hold_hits, keep_blobs
+from arachne.jobs.submit import NewImage, hold_hits, keep_stored
 from arachne.ledger import charge
 from arachne.settings import Settings
 
@@ -48,9 +48,12 @@ LOST = Fetched(written=False)
 
 
 def finish_fetched(transaction: Transaction, fetch: Fetch, image: NewImage, settings: Settings) -> Fetched:
-    """The image waits to be read, or is `completed` with a cached result. Its original is in the store.
+    """The image waits to be read, or is `completed` with a cached result. Its original is on record and in the store.
 
     With an `error`, or with more frames than the plan has images left, it is `failed`.
+
+    Raises:
+        OriginalsErased: the original was erased since it was put on record; the image is to be fetched again.
     """
     if not _hold(transaction, fetch):
         return LOST
@@ -58,7 +61,7 @@ def finish_fetched(transaction: Transaction, fetch: Fetch, image: NewImage, sett
     if error is not None:
         return _fail(transaction, fetch, error, settings, image)
     hits = hold_hits(transaction, [image])
-    keep_blobs(transaction, [image])
+    keep_stored(transaction, [image])
     hit = hits.get(image.key.digest) if image.key is not None else None
     transaction.session.execute(_ARRIVE, _row(fetch, image, hit))
     if hit is None:

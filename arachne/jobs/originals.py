@@ -13,6 +13,11 @@ from arachne.settings import Settings
 _ACCEPTED = {DeadlineExceeded.code, WorkerLost.code}  # of images that failed although nobody has tried to read them
 
 
+def was_refused(image: Image) -> bool:
+    """Whether the image was refused when it came in, so that nothing of it was kept."""
+    return image.state == "failed" and image.attempts == 0 and image.error_code not in _ACCEPTED
+
+
 def require_original(job: Job, image: Image, settings: Settings) -> str:
     """The SHA-256 of the image's original.
 
@@ -22,10 +27,9 @@ def require_original(job: Job, image: Image, settings: Settings) -> str:
     """
     if image.state == "fetching":
         raise NotFinished("The image has not been fetched yet.", retry_after_s=1)
-    refused = image.state == "failed" and image.attempts == 0 and image.error_code not in _ACCEPTED
     if image.source_url is not None and image.format is None:
         raise Gone("The original was never kept: its URL gave no acceptable image.")
-    if image.sha256 is None or image.format is None or refused:
+    if image.sha256 is None or image.format is None or was_refused(image):
         raise Gone(f"The original was not kept: the image was refused at once ({image.error_code}).")
     kept_until = None if job.finished_at is None else job.finished_at + timedelta(seconds=settings.original_retention_s)
     if kept_until is not None and kept_until <= datetime.now(UTC):

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 
 from sqlalchemy import Result, TextClause, text
 
-from arachne.database import Database, Transaction
+from arachne.database import AsyncDatabase, Database, Transaction
 from arachne.settings import Settings
 from arachne.storage import Storage
 
 BATCH = 1000
+JOB_BATCH = 100  # jobs of up to hundreds of images each
 BLOB_BATCH = 50
 BLOB_GRACE_S = 3600.0
+ERASED_KEPT_S = 86_400.0  # a machine that has not looked for so long looks through its whole file
 
 _KEYS = text("""
 DELETE FROM idempotency_key WHERE ctid = ANY(ARRAY(
@@ -19,14 +21,23 @@ DELETE FROM idempotency_key WHERE ctid = ANY(ARRAY(
 _TOKENS = text("""
 DELETE FROM revoked_token WHERE jti = ANY(ARRAY(SELECT jti FROM revoked_token WHERE expires_at < now() LIMIT :batch))
 """)
+_ERASED = text("""
+DELETE FROM erased_result WHERE result_id = ANY(ARRAY(
+    SELECT result_id FROM erased_result WHERE erased_at < now() - make_interval(secs => :kept_s) LIMIT :batch))
+""")
 _EXPIRED = text("""
 SELECT job_id FROM job WHERE expires_at < now() AND deleted_at IS NULL
 ORDER BY job_id LIMIT :batch
 """)
-_UNLINK = text("UPDATE image SET result_id = NULL WHERE job_id = ANY(:job_ids) AND result_id IS NOT NULL")
+# What clients called their images, and where those came from, is kept no longer than what was read in them.
+_STRIP = text("""
+UPDATE image SET result_id = NULL, name = NULL, source_url = NULL, source_host = NULL, error_message = NULL
+WHERE job_id = ANY(:job_ids)
+""")
 _ENTOMB = text("UPDATE job SET deleted_at = now() WHERE job_id = ANY(:job_ids)")
 _BURIED = text("""
-SELECT job_id FROM job WHERE expires_at IS NOT NULL AND deleted_at < now() - make_interval(secs => :tombstone_s)
+SELECT job_id FROM job
+WHERE expires_at IS NOT NULL AND NOT erasing AND deleted_at < now() - make_interval(secs => :tombstone_s)
 ORDER BY job_id LIMIT :batch
 """)
 _DROP_IMAGES = text("DELETE FROM image WHERE job_id = ANY(:job_ids)")
@@ -50,27 +61,29 @@ SELECT sha256 FROM blob WHERE stored_at < now() - make_interval(secs => :grace_s
        AND (job.finished_at IS NULL OR job.finished_at > now() - make_interval(secs => :retention_s)))
 """
 _BLOBS = text(f"{_UNUSED} ORDER BY sha256 LIMIT :batch")
-_HOLD_BLOB = text(f"{_UNUSED} AND sha256 = :digest FOR UPDATE SKIP LOCKED")
+_LOCK_BLOB = text("SELECT sha256 FROM blob WHERE sha256 = :digest FOR UPDATE")
+_IS_UNUSED = text(f"{_UNUSED} AND sha256 = :digest")
 _DROP_BLOB = text("DELETE FROM blob WHERE sha256 = :digest")
 
 
 def forget_keys(transaction: Transaction) -> int:
-    """Number of idempotency keys and revoked tokens forgotten because their time is over."""
-    return _affected(transaction, _KEYS) + _affected(transaction, _TOKENS)
+    """Number of idempotency keys, revoked tokens and ids of erased results forgotten because their time is over."""
+    forgotten = _affected(transaction, _KEYS) + _affected(transaction, _TOKENS)
+    return forgotten + _affected(transaction, _ERASED, kept_s=ERASED_KEPT_S)
 
 
 def expire_jobs(transaction: Transaction) -> int:
     """Number of finished jobs whose results are kept no longer; they are tombstones from now on."""
-    job_ids = list(transaction.session.scalars(_EXPIRED, {"batch": BATCH}))
+    job_ids = list(transaction.session.scalars(_EXPIRED, {"batch": JOB_BATCH}))
     if job_ids:
-        transaction.session.execute(_UNLINK, {"job_ids": job_ids})
+        transaction.session.execute(_STRIP, {"job_ids": job_ids})
         transaction.session.execute(_ENTOMB, {"job_ids": job_ids})
     return len(job_ids)
 
 
 def bury_jobs(transaction: Transaction, settings: Settings) -> int:
     """Number of tombstones removed for good. The ledger and the events stay."""
-    job_ids = list(transaction.session.scalars(_BURIED, {"batch": BATCH, "tombstone_s": settings.tombstone_s}))
+    job_ids = list(transaction.session.scalars(_BURIED, {"batch": JOB_BATCH, "tombstone_s": settings.tombstone_s}))
     if job_ids:
         transaction.session.execute(_DROP_IMAGES, {"job_ids": job_ids})
         transaction.session.execute(_DROP_JOBS, {"job_ids": job_ids})
@@ -103,13 +116,46 @@ def sweep_originals(database: Database, storage: Storage, settings: Settings) ->
     return sum(database.run(_sweep, digest, storage, values) for digest in digests)
 
 
+def sweep_original(database: Database, storage: Storage, settings: Settings, digest: str) -> bool:
+    """Whether the original was deleted, because no job needs it; at once, also while the same bytes are being sent.
+
+    Whoever sends them finds their row gone at the end (`OriginalsErased`) and stores them again.
+
+    Raises:
+        Unavailable: the store can't be reached.
+    """
+    values = {"grace_s": 0, "retention_s": settings.original_retention_s}
+    return database.run(_sweep, digest, storage, values)
+
+
+async def sweep_original_async(database: AsyncDatabase, storage: Storage, settings: Settings, digest: str) -> bool:
+    """Whether the original was deleted, as `sweep_original` does it.
+
+    Raises:
+        Unavailable: the store or the database can't be reached.
+    """
+    values = {"grace_s": 0, "retention_s": settings.original_retention_s}
+    async with database.session() as session:
+        unused = await session.run_sync(lambda sync: _hold_unused(Transaction(sync), digest, values))  # type: ignore[arg-type]
+        if unused:
+            await storage.delete_async(digest)
+            await session.execute(_DROP_BLOB, {"digest": digest})
+    return unused
+
+
 def _sweep(transaction: Transaction, digest: str, storage: Storage, values: Mapping[str, float]) -> bool:
     """Whether the original went. Its row alone is locked: a submission of the same bytes waits and stores them anew."""
-    if transaction.session.scalar(_HOLD_BLOB, {**values, "digest": digest}) is None:
+    if not _hold_unused(transaction, digest, values):
         return False
     storage.delete(digest)
     transaction.session.execute(_DROP_BLOB, {"digest": digest})
     return True
+
+
+def _hold_unused(transaction: Transaction, digest: str, values: Mapping[str, float]) -> bool:
+    """Whether no job needs the original, looked at once it is locked: a submission may have taken it up meanwhile."""
+    transaction.session.execute(_LOCK_BLOB, {"digest": digest})
+    return transaction.session.scalar(_IS_UNUSED, {**values, "digest": digest}) is not None
 
 
 def _affected(transaction: Transaction, statement: TextClause, **values: float) -> int:

@@ -13,11 +13,11 @@ from sqlalchemy import text
 
 from arachne.cache import CachedResult, CacheKey, lookup
 from arachne.database import Transaction
-from arachne.errors import ArachneError
+from arachne.errors import ArachneError, OriginalsErased
 from arachne.ids import new_id
 from arachne.jobs.closing import Tally, count
 from arachne.jobs.idempotency import Reservation, complete
-from arachne.jobs.queue import check_quota
+from arachne.jobs.queue import Room, check_quota, check_room
 from arachne.ledger import charge
 from arachne.net.urls import CheckedUrl
 from arachne.reading import choose_model
@@ -92,6 +92,7 @@ class NewJob:
     request_id: str | None = None
     fingerprint: bytes = b""
     reservation: Reservation | None = None
+    retry_of: str | None = None
 
 
 @dataclass(frozen=True)
@@ -120,22 +121,37 @@ def reserve_blobs(transaction: Transaction, images: Sequence[NewImage]) -> set[s
     return {digest for digest, known in kept.items() if known}
 
 
+def check_room_for(transaction: Transaction, account_id: str, images: Sequence[NewImage], settings: Settings) -> None:
+    """Nothing, where the acceptable ones of the images may come in; those that are cached don't wait.
+
+    Raises:
+        QuotaExceeded: the plan's images of this month are used up.
+        AccountQueueFull: the account's own share of the queue is full.
+        QueueFull: the queue is full, and the account has its fair part of it already.
+    """
+    hits = find_hits(transaction, images)
+    accepted = [image for image in images if image.error is None]
+    waiting = sum(1 for image in accepted if image.key is None or image.key.digest not in hits)
+    check_room(transaction, account_id, Room(waiting, sum(image.units for image in accepted)), settings)
+
+
 def find_hits(transaction: Transaction, images: Sequence[NewImage]) -> dict[bytes, CachedResult]:
     """The cached results that answer some of the images, by key digest."""
     return lookup(transaction, {image.key.digest for image in images if image.key is not None})
 
 
 def submit(transaction: Transaction, new: NewJob, settings: Settings, box: SecretBox) -> Submitted:
-    """The job, written with all that is decided already. The originals are in the store.
+    """The job, written with all that is decided already. The originals are on record and in the store.
 
     Raises:
         QuotaExceeded: the plan's images of this month are used up.
         IdempotencyKeyInUse: another request took the idempotency key over.
+        OriginalsErased: some of them were erased since they were put on record.
     """
     check_quota(transaction, new.account_id, sum(image.units for image in new.images if image.error is None))
     job = _insert_job(transaction, new, settings, box)
     hits = hold_hits(transaction, new.images)
-    keep_blobs(transaction, new.images)
+    keep_stored(transaction, new.images)
     model = choose_model(new.options, settings)
     rows = [_image_row(job, index, image, hits) | {"model": model} for index, image in enumerate(new.images)]
     transaction.session.connection().execute(_IMAGES, rows)
@@ -173,6 +189,7 @@ def _insert_job(transaction: Transaction, new: NewJob, settings: Settings, box: 
         options=new.options.model_dump(mode="json"),
         labels=dict(new.metadata),
         total=len(new.images),
+        retry_of=new.retry_of,
         request_id=new.request_id,
         webhook_endpoint_id=endpoint_id,
         webhook_events=new.webhook.events if new.webhook is not None else None,
@@ -217,6 +234,16 @@ def _first_state(image: NewImage, hit: CachedResult | None) -> str:
     if hit is not None:
         return "completed"
     return "queued" if image.source_host is None else "fetching"
+
+
+def keep_stored(transaction: Transaction, images: Sequence[NewImage]) -> None:
+    """Nothing; the originals of the acceptable images, put on record before, are kept for them.
+
+    Raises:
+        OriginalsErased: some are no longer on record, and so not in the store either.
+    """
+    if not all(keep_blobs(transaction, images).values()):
+        raise OriginalsErased("Images that were stored for this were erased meanwhile. Send it again.", retry_after_s=1)
 
 
 def keep_blobs(transaction: Transaction, images: Sequence[NewImage]) -> dict[str, bool]:

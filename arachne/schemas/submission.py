@@ -1,6 +1,6 @@
 """What a submission may say, in JSON or in the parts of a form."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
 
@@ -66,6 +66,15 @@ class _RawTerms(_Wire):
     def terms(self) -> dict[str, object]:
         """The terms as they came."""
         return {"options": self.options, "webhook": self.webhook, "metadata": self.metadata}
+
+
+RetryKind = Literal["failed", "cancelled", "degraded"]
+
+
+class RetryRequest(_Wire):
+    """Which images of a job are to be tried again."""
+
+    include: Annotated[list[RetryKind], Field(min_length=1, max_length=10)] = ["failed", "cancelled"]
 
 
 class RawSingle(_RawTerms):

@@ -36,6 +36,11 @@ UPDATE webhook_message SET redacted = true, body = convert_to(format(
     to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), job_id, sequence), 'UTF8')
 WHERE job_id = :job_id AND NOT redacted
 """)
+# Receivers may answer with what they were sent.
+_FORGET_ANSWERS = text("""
+UPDATE webhook_attempt SET response = NULL
+WHERE response IS NOT NULL AND message_id = ANY(ARRAY(SELECT message_id FROM webhook_message WHERE job_id = :job_id))
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,10 @@ def read_job_events(session: Session, wanted: Collection[tuple[str, int]]) -> di
 def erase_events(session: Session, job_id: str) -> int:
     """Number of the job's events whose bodies now say no more than that they happened; none of them is sent any more.
 
-    For a job being deleted. Locks deliveries, after whatever the caller has locked of the job.
+    For a job being deleted. Locks deliveries and then events, after whatever the caller has locked of the job. What
+    receivers answered is forgotten last, when attempts that were being recorded are on record.
     """
     session.connection().execute(_CANCEL, {"job_id": job_id})
-    return session.connection().execute(_REDACT, {"job_id": job_id}).rowcount
+    redacted = session.connection().execute(_REDACT, {"job_id": job_id}).rowcount
+    session.connection().execute(_FORGET_ANSWERS, {"job_id": job_id})
+    return redacted

@@ -48,13 +48,18 @@ _LATEST = text("""
 SELECT coalesce(max(number), 0) FROM webhook_attempt
 WHERE message_id = :message_id AND endpoint_id = :endpoint_id AND at > :since
 """)
+# Held against erasing: an answer is on record before it is forgotten, or is not put on record any more.
+_REDACTED = text("SELECT redacted FROM webhook_message WHERE message_id = :message_id FOR SHARE")
 _CLOCKS_APART = timedelta(days=1)  # at most, the database's and ours
 
 
 def record(
     session: Session, claim: Claim, outcome: Outcome, decision: Decision, *, disable_after_s: float
 ) -> AttemptView:
-    """The attempt as logged. If the claim was lost meanwhile, nothing but the log is written."""
+    """The attempt as logged. If the claim was lost meanwhile, nothing but the log is written.
+
+    Of an event whose job was erased the receiver's answer isn't logged; of one that is gone, nothing.
+    """
     session.connection().execute(_LOCK, {"endpoint_id": claim.endpoint_id})
     if _finish(session, claim, decision):
         _note_health(session, claim, outcome, decision, disable_after_s)
@@ -100,6 +105,7 @@ def _finish(session: Session, claim: Claim, decision: Decision) -> bool:
 
 def _log(session: Session, claim: Claim, outcome: Outcome) -> AttemptView:
     delivery = {"message_id": claim.message_id, "endpoint_id": claim.endpoint_id}
+    redacted = list(session.connection().execute(_REDACTED, {"message_id": claim.message_id}).scalars())
     latest = session.connection().execute(_LATEST, delivery | {"since": claim.created_at - _CLOCKS_APART})
     row = WebhookAttempt(
         at=outcome.at,
@@ -111,10 +117,11 @@ def _log(session: Session, claim: Claim, outcome: Outcome) -> AttemptView:
         status_code=outcome.status_code,
         ms=outcome.ms,
         failure=outcome.failure,
-        response=outcome.response,
+        response=None if True in redacted else outcome.response,
     )
-    session.add(row)
-    session.flush()
+    if redacted:
+        session.add(row)
+        session.flush()
     return view_attempt(row)
 
 

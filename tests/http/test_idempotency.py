@@ -5,8 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import text as sql
 
-from arachne.http import throttle
-from arachne.http.routes import submissions
+from arachne.http import entry, throttle
 from arachne.jobs.idempotency import Reservation, is_taken, reserve
 from tests.http.conftest import Service, Start
 from tests.http.pictures import png
@@ -81,14 +80,14 @@ async def test_a_reservation_ends_with_its_lease_when_its_process_died(service: 
 
 async def test_a_long_upload_keeps_its_key(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lease is short, so that a dead process frees the key soon; a request that takes long renews it."""
-    monkeypatch.setattr(submissions, "RENEW_S", 0.01)
+    monkeypatch.setattr(entry, "RENEW_S", 0.01)
     account_id = (await service.account("slow")).account_id
     held = await service.database.run(reserve, account_id, "order-7", service.settings)
     assert isinstance(held, Reservation)
     past = sql("UPDATE idempotency_key SET lease_until = now() - interval '1 s'")
     await service.database.run(lambda tx: tx.session.execute(past))
     parts = service.app.starlette.state.parts
-    async with submissions._renewed(parts, held), asyncio.timeout(20):
+    async with entry._renewed(parts, held), asyncio.timeout(20):
         while not await service.database.run(is_taken, account_id, "order-7"):  # noqa: ASYNC110  # rows tell no events
             await asyncio.sleep(0.01)
     taken = await service.client.post(

@@ -10,13 +10,28 @@ from arachne.http.routes import (
     images,
     jobs,
     models,
+    retries,
     submissions,
     token,
     usage,
     webhooks,
 )
 
-_MODULES = (submissions, jobs, images, models, events, webhooks, deliveries, usage, token, discovery, health, documents)
+_MODULES = (
+    submissions,
+    jobs,
+    retries,
+    images,
+    models,
+    events,
+    webhooks,
+    deliveries,
+    usage,
+    token,
+    discovery,
+    health,
+    documents,
+)
 
 
 def all_resources() -> list[Resource]:

@@ -1,5 +1,6 @@
-"""Jobs: list, show, wait, cancel."""
+"""Jobs: list, show, wait, cancel, erase."""
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,6 +13,7 @@ from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
 from arachne.http.waiting import MAX_WAIT_S
 from arachne.jobs.cancel import cancel
+from arachne.jobs.erasure import erase_job, request_erasure
 from arachne.jobs.views import find_job, list_jobs, show_job
 from arachne.schemas.job import JobView
 from arachne.schemas.listing import JobList
@@ -55,6 +57,16 @@ async def cancel_one(request: Request, parts: Parts) -> Response:
     return await to_spliced_json(shown)
 
 
+async def delete_one(request: Request, parts: Parts) -> Response:
+    """Nothing; the job and all that came of it are gone."""
+    account_id, job_id = caller_of(request).account_id, request.path_params["job_id"]
+    await parts.database.run(request_erasure, account_id, job_id)
+    await anyio.to_thread.run_sync(
+        erase_job, parts.records, parts.storage, parts.settings, job_id, limiter=parts.erasing
+    )
+    return Response(status_code=204)
+
+
 def _after_index(cursor: str | None) -> int | None:
     key = decode_cursor("images", cursor)
     if key is None:
@@ -90,7 +102,15 @@ RESOURCES = (
                 answers={200: Answer("The job", JobView), 304: Answer("The client has it already")},
                 query=JobQuery,
                 errors=(400, 404, 410, 422, 503),
-            )
+            ),
+            "DELETE": Operation(
+                delete_one,
+                "Cancel the job and erase it: its images, results, events and all else that no other job needs",
+                scope="vision:write",
+                policy="other",
+                answers={204: Answer("Nothing of it is left; the job answers 410 from now on")},
+                errors=(404, 503),
+            ),
         },
     ),
     Resource(

@@ -59,6 +59,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("cache_key"),
     )
     op.create_index(op.f("ix_image_result_account_id"), "image_result", ["account_id"], unique=False)
+    op.create_index("ix_image_result_sha256", "image_result", ["sha256"], unique=False)
     op.create_index(
         "ix_image_result_reading",
         "image_result",
@@ -66,6 +67,13 @@ def upgrade() -> None:
         unique=False,
         postgresql_where=sa.text("reading_key IS NOT NULL"),
     )
+    op.create_table(
+        "erased_result",
+        sa.Column("result_id", sa.String(), nullable=False),
+        sa.Column("erased_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.PrimaryKeyConstraint("result_id"),
+    )
+    op.create_index(op.f("ix_erased_result_erased_at"), "erased_result", ["erased_at"], unique=False)
     op.create_table(
         "publication",
         sa.Column("name", sa.String(), nullable=False),
@@ -128,6 +136,7 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("cancel_requested_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("deleted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("erasing", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.CheckConstraint(
             "state IN ('queued', 'processing', 'completed', 'partial', 'failed', 'cancelled')", name="ck_job_state"
         ),
@@ -141,6 +150,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_job_deadline", "job", ["deadline_at"], unique=False, postgresql_where=sa.text("finished_at IS NULL")
     )
+    op.create_index("ix_job_erasing", "job", ["job_id"], unique=False, postgresql_where=sa.text("erasing"))
     op.create_index(
         "ix_job_expires", "job", ["expires_at"], unique=False, postgresql_where=sa.text("expires_at IS NOT NULL")
     )
@@ -252,16 +262,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    for table in (
-        "image",
-        "job",
-        "worker",
-        "served",
-        "gate",
-        "publication",
-        "image_result",
-        "idempotency_key",
-        "flight",
-        "blob",
-    ):
+    for table in ("image", "job", "worker", "served", "gate", "publication", "erased_result", "image_result"):
+        op.drop_table(table)
+    for table in ("idempotency_key", "flight", "blob"):
         op.drop_table(table)

@@ -3,7 +3,7 @@
 from sqlmodel import SQLModel
 
 from arachne.schemas.tables.accounts import Account, ApiClient, Plan, RevokedToken, SigningKey
-from arachne.schemas.tables.jobs import Blob, Flight, IdempotencyKey, Image, ImageResult, Job, Served
+from arachne.schemas.tables.jobs import Blob, ErasedResult, Flight, IdempotencyKey, Image, ImageResult, Job, Served
 from arachne.schemas.tables.logs import ApiUsageLog, AuditLog, UsageEntry
 from arachne.schemas.tables.webhooks import WebhookAttempt, WebhookDelivery, WebhookEndpoint, WebhookMessage
 from arachne.schemas.tables.workers import Gate, Publication, Worker
@@ -19,6 +19,7 @@ __all__ = [
     "ApiUsageLog",
     "AuditLog",
     "Blob",
+    "ErasedResult",
     "Flight",
     "Gate",
     "IdempotencyKey",

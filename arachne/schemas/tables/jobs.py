@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import BigInteger, CheckConstraint, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
-from arachne.schemas.tables.columns import Json, Moment, created_now, moment, one_unit
+from arachne.schemas.tables.columns import Json, Moment, created_now, moment, one_unit, unset
 
 JOB_STATES = ("queued", "processing", "completed", "partial", "failed", "cancelled")
 JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")
@@ -20,13 +20,17 @@ def _in(column: str, states: tuple[str, ...]) -> str:
 
 
 class Job(SQLModel, table=True):
-    """One submission. Counters are kept by the transactions that finish its images."""
+    """One submission. Counters are kept by the transactions that finish its images.
+
+    With `deleted_at` it is a tombstone, which nobody is shown; `erasing` while something of it is still to be erased.
+    """
 
     __table_args__ = (
         CheckConstraint(_in("state", JOB_STATES), name="ck_job_state"),
         Index("ix_job_account", "account_id", text("job_id DESC")),
         Index("ix_job_deadline", "deadline_at", postgresql_where=text("finished_at IS NULL")),
         Index("ix_job_expires", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
+        Index("ix_job_erasing", "job_id", postgresql_where=text("erasing")),
     )
 
     job_id: str = Field(primary_key=True)
@@ -55,6 +59,7 @@ class Job(SQLModel, table=True):
     expires_at: datetime | None = moment()
     cancel_requested_at: datetime | None = moment()
     deleted_at: datetime | None = moment()
+    erasing: bool = unset()
 
 
 class Image(SQLModel, table=True):
@@ -147,6 +152,7 @@ class ImageResult(SQLModel, table=True):
     __tablename__ = "image_result"
     __table_args__ = (
         Index("ix_image_result_reading", "reading_key", postgresql_where=text("reading_key IS NOT NULL")),
+        Index("ix_image_result_sha256", "sha256"),
     )
 
     result_id: str = Field(primary_key=True)
@@ -162,6 +168,17 @@ class ImageResult(SQLModel, table=True):
     units: int = one_unit()
     body: bytes = Field(sa_type=LargeBinary)
     created_at: datetime = created_now()
+
+
+class ErasedResult(SQLModel, table=True):
+    """A result that was erased just now: machines that have a copy in their file drop it."""
+
+    __tablename__ = "erased_result"
+
+    result_id: str = Field(primary_key=True)
+    erased_at: datetime = Field(
+        default=None, sa_type=Moment, nullable=False, index=True, sa_column_kwargs={"server_default": text("now()")}
+    )
 
 
 class IdempotencyKey(SQLModel, table=True):

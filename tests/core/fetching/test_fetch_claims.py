@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from arachne.database import Database
-from arachne.errors import AccountQueueFull, FetchFailed, QueueFull, QuotaExceeded
+from arachne.errors import AccountQueueFull, FetchFailed, OriginalsErased, QueueFull, QuotaExceeded
 from arachne.fetching import engine as engine_module
 from arachne.jobs import fetch_claim
 from arachne.jobs.cancel import cancel
@@ -15,7 +15,7 @@ from arachne.jobs.fetch_claim import Fetch, claim_fetches
 from arachne.jobs.fetch_finish import LOST, fetch_later, finish_fetched, finish_unfetched
 from arachne.jobs.queue import Room, check_quota, check_room
 from arachne.jobs.reconcile import reconcile
-from arachne.jobs.submit import NewImage
+from arachne.jobs.submit import NewImage, reserve_blobs
 from arachne.jobs.workers import register
 from tests.core.fetching.conftest import Fetching, Site, png, until
 
@@ -145,6 +145,9 @@ async def test_whoever_lost_its_claim_writes_nothing(fetching: Fetching) -> None
     assert await run(finish_fetched, late, IMAGE, fetching.settings) == LOST
     assert await run(finish_unfetched, late, FetchFailed("x"), fetching.settings) == LOST
     assert await run(fetch_later, late, 1, counted=True) == LOST
+    with pytest.raises(OriginalsErased):  # put on record by nobody, so it can't be in the store
+        await run(finish_fetched, fresh, IMAGE, fetching.settings)
+    await run(reserve_blobs, [IMAGE])
     assert (await run(finish_fetched, fresh, IMAGE, fetching.settings)).queued
 
 

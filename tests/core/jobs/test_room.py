@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import event, text
 
 from arachne.bodies import Reading
-from arachne.database import Database
+from arachne.database import Database, Transaction
 from arachne.errors import AccountQueueFull, QuotaExceeded, Unavailable
 from arachne.jobs.finish import finish_completed
 from arachne.jobs.queue import Room, check_quota, check_room
 from arachne.jobs.retention import sweep_originals
-from arachne.jobs.submit import NewImage, NewJob, reserve_blobs, submit
+from arachne.jobs.submit import NewImage, NewJob, Submitted, reserve_blobs, submit
 from arachne.schemas.options import Options
 from arachne.secretbox import SecretBox
 from arachne.settings import Settings
@@ -38,6 +38,12 @@ def small_account(queue) -> str:
     return queue.account("small", plan_id="small")
 
 
+def take_in(transaction: Transaction, new: NewJob, settings: Settings) -> Submitted:
+    """The job, whose originals were put on record before."""
+    reserve_blobs(transaction, new.images)
+    return submit(transaction, new, settings, BOX)
+
+
 def new_job(account_id: str, *images: NewImage) -> NewJob:
     return NewJob(account_id, "tester", single=False, options=Options(), images=images)
 
@@ -45,13 +51,13 @@ def new_job(account_id: str, *images: NewImage) -> NewJob:
 def test_images_on_their_way_count_for_the_quota(queue, small_account: str) -> None:
     """Accepted images count before they are read, by frames; once read they count once."""
     run = queue.database.run
-    run(submit, new_job(small_account, image_of("a", 6), image_of("b")), queue.settings, BOX)
+    run(take_in, new_job(small_account, image_of("a", 6), image_of("b")), queue.settings)
     run(check_quota, small_account, 3)
     with pytest.raises(QuotaExceeded, match="7 accepted"):
         run(check_quota, small_account, 4)
     queue.claim(queue.worker(), 1)
     with pytest.raises(QuotaExceeded):
-        run(submit, new_job(small_account, image_of("c", 4)), queue.settings, BOX)
+        run(take_in, new_job(small_account, image_of("c", 4)), queue.settings)
     assert queue.column("SELECT count(*) FROM job") == [1]
 
 
@@ -84,7 +90,7 @@ def test_frames_count_in_the_ledger_the_report_and_the_quota(
     ]
     parked = run(report_usage, small_account)
     assert (parked.total.images, parked.total.cached) == (6, 3)
-    run(submit, new_job(small_account, image_of("frames", 3, key=image.key)), settings, BOX)
+    run(take_in, new_job(small_account, image_of("frames", 3, key=image.key)), settings)
     assert queue.column("SELECT units FROM usage_entry WHERE cached ORDER BY at") == [3, 3]
     run(check_quota, small_account, 1)
     with pytest.raises(QuotaExceeded, match="9 are used"):
@@ -155,7 +161,7 @@ def test_many_cached_images_are_told_in_a_few_statements(queue) -> None:
         statements.append(statement)
 
     event.listen(queue.database.engine, "before_cursor_execute", note)
-    made = queue.database.run(submit, new_job(account_id, *images), queue.settings, BOX)
+    made = queue.database.run(take_in, new_job(account_id, *images), queue.settings)
     event.remove(queue.database.engine, "before_cursor_execute", note)
     assert made.finished
     assert len(statements) < len(contents)

@@ -27,13 +27,15 @@ def drop(world: "World") -> int:
 
 
 def test_jobs_own_endpoints_go_with_their_last_delivery(world: "World") -> None:
-    """An open job keeps its endpoint, and so does a delivery; then it goes, and is made again when asked for."""
+    """A job keeps its endpoint for its retries, and so does a delivery; then it goes, and is made when asked for."""
     endpoint_id = ensure(world)
     job = world.finish_job(webhook_endpoint_id=endpoint_id)
     assert drop(world) == 0
     world.sql("DELETE FROM webhook_delivery")
     assert drop(world) == 0
     world.sql("UPDATE job SET finished_at = now() WHERE job_id = :id", id=job.job_id)
+    assert drop(world) == 0
+    world.sql("UPDATE job SET deleted_at = now() WHERE job_id = :id", id=job.job_id)
     assert (drop(world), drop(world)) == (1, 0)
     assert ensure(world) != endpoint_id
 
