@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -19,10 +19,12 @@ from arachne.database import Database
 from arachne.ids import new_id
 from arachne.jobs.claim import Claimed, claim
 from arachne.jobs.finish import Finish, finish_cached, finish_completed
+from arachne.jobs.submit import NewImage, reserve_blobs
 from arachne.jobs.workers import register
 from arachne.schemas.options import Options
 from arachne.schemas.tables import Account, Image, Job
 from arachne.settings import Settings
+from arachne.storage import Storage, open_storage
 
 
 def key_of(options: Options, account_id: str, digest: str) -> CacheKey:
@@ -149,3 +151,22 @@ def queue(database: Database, settings: Settings) -> Queue:
 def make_reading() -> Callable[..., Reading]:
     """Results that say what they are told."""
     return reading
+
+
+@pytest.fixture
+def storage(queue: Queue) -> Storage:
+    """The store of originals."""
+    return open_storage(queue.settings)
+
+
+@pytest.fixture
+def store(queue: Queue, storage: Storage) -> Callable[..., Awaitable[None]]:
+    """Puts originals on record and into the store."""
+
+    async def put(*contents: str) -> None:
+        for content in contents:
+            digest = sha256(content.encode()).hexdigest()
+            queue.database.run(reserve_blobs, [NewImage(None, digest, "png", len(content))])
+            await storage.write_async(digest, content.encode())
+
+    return put

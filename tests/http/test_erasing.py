@@ -1,0 +1,179 @@
+"""`DELETE` of a job: all of it is gone, and whoever waits for it or asks again is told so."""
+
+import asyncio
+import hashlib
+import json
+
+import httpx
+import pytest
+
+from arachne.cache.erased import ErasureWatch
+from arachne.storage import open_storage
+from tests.http.conftest import Service
+from tests.http.pictures import png
+from tests.http.sending import MANY, ONE, send
+from tests.http.test_event_streams import LIMIT_S, opened, served
+from tests.http.worker import Worker
+
+JOBS = "/api/extract/image-jobs"
+
+
+async def call(service: Service, method: str, path: str, name: str = "acme", **request: object) -> httpx.Response:
+    headers = await service.headers(name)
+    return await service.client.request(method, f"{JOBS}/{path}", headers=headers, **request)  # type: ignore[arg-type]
+
+
+async def read_one(service: Service, name: str = "acme", **headers: str) -> str:
+    """Id of a job of one image, read."""
+    worker = await Worker(service).start()
+    sent = await service.client.post(
+        ONE, headers=await service.headers(name) | headers, files={"file": ("tax.png", png())}
+    )
+    assert sent.status_code in {200, 202}, sent.text
+    await worker.read_all()
+    return str(sent.json()["job_id"])
+
+
+async def test_an_erased_job_is_gone_on_every_route(service: Service) -> None:
+    """410, and 404 once nobody needs to know; asking again is no fault; another account's job was never there."""
+    job_id = await read_one(service)
+    await service.account("other")
+    assert (await call(service, "DELETE", job_id, "other")).status_code == 404
+    assert (await call(service, "GET", job_id)).status_code == 200
+    answer = await call(service, "DELETE", job_id)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert (await call(service, "DELETE", job_id)).status_code == 204
+    image = f"{job_id}/images/0"
+    for path in (job_id, f"{job_id}?wait=20", f"{job_id}/events", image, f"{image}/result", f"{image}/original"):
+        gone = await call(service, "GET", path)
+        assert (gone.status_code, gone.json()["code"]) == (410, "gone"), path
+    for path in ("cancel", "retry"):
+        assert (await call(service, "POST", f"{job_id}/{path}")).json()["code"] == "gone"
+    listed = await service.client.get(JOBS, headers=await service.headers())
+    assert listed.json()["data"] == []
+    feed = (await service.client.get("/api/events", headers=await service.headers())).json()["data"]
+    assert [set(event["data"]) for event in feed] == [{"job_id", "sequence", "redacted"}] * len(feed)
+    await service.execute("DELETE FROM job")
+    assert (await call(service, "GET", job_id)).status_code == 404
+    assert (await call(service, "DELETE", job_id)).status_code == 404
+
+
+async def test_an_erased_picture_is_read_anew(service: Service) -> None:
+    """No cache answers it; another account that has the same one keeps its own, original and all."""
+    await service.account("other")
+    job_id, other = await read_one(service), await read_one(service, "other")
+    assert (await call(service, "DELETE", job_id)).status_code == 204
+    again = await send(service, ONE, files={"file": ("b.png", png())})
+    assert (again.status_code, again.json()["cached"]) == (202, False)
+    assert (await call(service, "GET", f"{other}/images/0/original", "other")).content == png()
+    assert (await call(service, "GET", other, "other")).json()["result"]["text"].startswith("text of")
+
+
+async def test_the_last_original_leaves_the_store_and_every_file(service: Service) -> None:
+    """At once in the store; in the file of this machine when its process looks next."""
+    job_id = await read_one(service)
+    first = await send(service, ONE, files={"file": ("b.png", png())})
+    assert first.json()["cached"] is True
+    second = await send(service, ONE, files={"file": ("b.png", png())})
+    cache = service.settings.data_dir / "cache" / "vlm_cache.db"
+    assert b"text of" in b"".join(path.read_bytes() for path in cache.parent.glob("vlm_cache.db*"))
+    for one in (job_id, first.json()["job_id"], second.json()["job_id"]):
+        assert (await call(service, "DELETE", one)).status_code == 204
+    digest = hashlib.sha256(png()).hexdigest()
+    assert not await open_storage(service.settings).has_async(digest)
+    parts = service.app.starlette.state.parts
+    await asyncio.to_thread(ErasureWatch(parts.records, parts.cache).look)
+    left = b"".join(path.read_bytes() for path in cache.parent.glob("vlm_cache.db*"))
+    assert b"text of" not in left
+    assert digest.encode() not in left
+
+
+async def test_a_running_job_is_cancelled_first(service: Service) -> None:
+    """What a worker finishes late is nobody's."""
+    worker = await Worker(service).start()
+    files = [("files", (f"{n}.png", png((n, n, n)))) for n in range(3)]
+    job_id = (await send(service, MANY, files=files)).json()["job_id"]
+    late = await worker.claim(1)
+    assert (await call(service, "DELETE", job_id)).status_code == 204
+    for image in late:
+        await worker.finish(image)
+    assert await worker.claim() == []
+    assert [await service.count(table) for table in ("image", "image_result", "blob", "usage_entry")] == [0, 0, 0, 0]
+
+
+async def test_a_key_of_an_erased_job_says_that_it_is_gone(service: Service) -> None:
+    """It makes no other job of what was erased on purpose; another request with it is still another one."""
+    files = {"file": ("tax.png", png())}
+    job_id = await read_one(service, **{"Idempotency-Key": "k"})
+    assert (await call(service, "DELETE", job_id)).status_code == 204
+    again = await send(service, ONE, files=files, headers={"Idempotency-Key": "k", "Prefer": "wait=5"})
+    assert (again.status_code, again.json()["code"]) == (410, "gone")
+    other = await send(service, ONE, files={"file": ("b.png", png())}, headers={"Idempotency-Key": "k"})
+    assert other.json()["code"] == "idempotency_key_reused"
+    assert await service.count("job") == 1
+
+
+async def test_whoever_waits_or_listens_is_told(settings, async_database) -> None:
+    """A held poll answers 410, a stream ends, and a stream that is opened again is refused."""
+    async with served(settings, async_database) as (service, _):
+        job_id = (await send(service, ONE, files={"file": ("a.png", png())})).json()["job_id"]
+        async with asyncio.timeout(3 * LIMIT_S), opened(service, job_id) as stream:
+            held = asyncio.create_task(call(service, "GET", f"{job_id}?wait=60"))
+            while service.app.starlette.state.parts.watcher.count < 2:  # noqa: ASYNC110  # the other end is in a server
+                await asyncio.sleep(0.01)
+            assert (await call(service, "DELETE", job_id)).status_code == 204
+            assert (await held).status_code == 410
+            assert b"job.completed" not in await stream.aread()
+        assert (await call(service, "GET", f"{job_id}/events")).status_code == 410
+
+
+async def test_deliveries_of_an_erased_job_are_cancelled(service: Service) -> None:
+    """What was still to be sent isn't; what was sent can be sent again no more, and its body says nothing."""
+    body = json.dumps({"url": "https://93.184.215.14/hook", "events": ["job.*"]})
+    made = await service.client.post(
+        "/api/webhooks", headers=await service.headers() | {"Content-Type": "application/json"}, content=body
+    )
+    job_id = await read_one(service)
+    await service.execute("UPDATE webhook_delivery SET state = 'succeeded', finished_at = now() WHERE message_id = "
+                          "(SELECT max(message_id) FROM webhook_delivery)")  # fmt: skip
+    assert (await call(service, "DELETE", job_id)).status_code == 204
+    path = f"/api/webhooks/{made.json()['endpoint_id']}/deliveries"
+    listed = (await service.client.get(path, headers=await service.headers())).json()["data"]
+    assert [one["status"] for one in listed] == ["succeeded", "cancelled"]
+    again = await service.client.post(f"{path}/{listed[0]['message_id']}/redeliver", headers=await service.headers())
+    assert again.status_code == 410
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+async def test_a_submission_of_the_same_picture_loses_nothing(
+    service: Service, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """Sent while the job is erased: its original is there in the end, whoever was first."""
+    from arachne.http.routes import submissions
+
+    job_id = await read_one(service)
+    make, began = submissions.make_job, []
+
+    def erase_between(transaction, *args, **kwargs):
+        began.append(1)
+        return make(transaction, *args, **kwargs)
+
+    async def sent() -> httpx.Response:
+        return await send(service, ONE, files={"file": ("b.png", png())}, params={"cache": "bypass"})
+
+    monkeypatch.setattr(submissions, "make_job", erase_between)
+    if order == "before":
+        admit = submissions.admit_all
+
+        async def admit_then_erase(*args, **kwargs):
+            admitted = await admit(*args, **kwargs)
+            assert (await call(service, "DELETE", job_id)).status_code == 204
+            return admitted
+
+        monkeypatch.setattr(submissions, "admit_all", admit_then_erase)
+        new = (await sent()).json()["job_id"]
+        assert len(began) == 2
+    else:
+        new = (await sent()).json()["job_id"]
+        assert (await call(service, "DELETE", job_id)).status_code == 204
+    assert (await call(service, "GET", f"{new}/images/0/original")).content == png()
