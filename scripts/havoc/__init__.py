@@ -1,0 +1,1 @@
+"""Random harm done to the whole product while clients use it, and the proof that nothing came of it."""
