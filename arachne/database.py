@@ -37,8 +37,9 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5
 STALL_S = 15.0  # of a transaction on an event loop: a server that is cut off or frozen says nothing for ever
-# One long snapshot keeps dead rows alive and slows claims 15-fold, so no transaction may linger.
-SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '30s'; SET timezone = 'UTC'"
+# One long snapshot keeps dead rows alive and slows claims 15-fold, so no transaction may linger. A process that was
+# stopped within one holds its locks no longer than its lease, whose end others wait for anyway.
+SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '10s'; SET timezone = 'UTC'"
 TRANSACTION_TIMEOUT = "SET transaction_timeout = '60s'"  # PostgreSQL 17 and later
 _ATTEMPTS = 4
 _PROBE_S, _AGAIN_S = 10.0, 2.0

@@ -125,7 +125,7 @@ class Describing:
         batcher = Batcher(
             uuid4().hex,
             backend,
-            lambda told: gatekeeper.run(visit, gate, told),
+            lambda told: gatekeeper.run(visit, gate, told, self._worker_id()),
             self.places,
             self._policy,
             changed=self._wake,

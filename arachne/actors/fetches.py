@@ -1,4 +1,4 @@
-"""The fetch engine as a part of a worker: an event loop and a heartbeat of its own."""
+"""The fetch engine as a part of a worker, on an event loop of its own."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,16 +13,18 @@ from arachne.news import News
 from arachne.settings import Settings
 from arachne.storage import Storage
 
-KIND = "io"
-
 
 class FetchThread:
-    """Fetches images from `start` to `stop`; `wake` is for other threads, `on_failure` is called from its own."""
+    """Fetches images from `start` to `stop`, and has the worker's heart beat meanwhile; `wake` is for other threads.
+
+    `on_failure` is called from its own.
+    """
 
     def __init__(
         self,
         settings: Settings,
         storage: Storage,
+        heartbeat: Heartbeat,
         *,
         queued: Callable[[], object],
         on_commit: Callable[[News], None],
@@ -30,7 +32,7 @@ class FetchThread:
     ) -> None:
         assert settings.database_url is not None
         self._database = AsyncDatabase(settings.database_url, on_commit=on_commit)
-        self._heartbeat = Heartbeat(settings.database_url, KIND)
+        self._heartbeat = heartbeat
         means = Means(self._database, storage, settings, lambda: self._heartbeat.worker_id, queued)
         self._engine = FetchEngine(means)
         self._loop = asyncio.new_event_loop()

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
 
 from arachne.actors.broker import FETCHES, MAINTENANCE, WEBHOOKS, make_broker, require_redis_url
 from arachne.actors.fetches import FetchThread
+from arachne.actors.heartbeat import Heartbeat
 from arachne.actors.maintenance import Housekeeping, declare_maintenance
 from arachne.actors.residence import run_until_signal, working
 from arachne.actors.wake import WAKE_FETCHES, WAKE_WEBHOOKS, Waker, declare_wake
@@ -22,6 +24,7 @@ from arachne.storage import start_storage
 from arachne.webhooks.delivery import DeliveryEngine
 
 log = logging.getLogger(__name__)
+KIND = "io"
 WORKER_TIMEOUT_MS = 20
 WORKER_THREADS = 4
 POOL_SIZE = 4
@@ -39,12 +42,13 @@ def run(settings: Settings) -> None:
         raise SetupError("Set ARACHNE_DATABASE_URL, or run `arachne up`, which brings its own.")
     require_redis_url(settings)
     storage = asyncio.run(start_storage(settings))
-    deliveries = Deliveries(settings)
+    deliveries = Deliveries(settings, lambda: heartbeat.worker_id)
     announcer = Announcer(settings.database_url, deliveries.wake)
     database = Database(settings.database_url, pool_size=POOL_SIZE, on_commit=announcer.tell)
     waker = Waker(settings)
+    heartbeat = Heartbeat(settings.database_url, KIND)
     fetches = FetchThread(
-        settings, storage, queued=waker.wake_gpu, on_commit=announcer.tell, on_failure=deliveries.stop
+        settings, storage, heartbeat, queued=waker.wake_gpu, on_commit=announcer.tell, on_failure=deliveries.stop
     )
     ticker = Ticker(Housekeeping(database, settings, storage), waker, deliveries)
     broker = make_broker(settings)
@@ -68,8 +72,9 @@ def run(settings: Settings) -> None:
 class Deliveries:
     """The delivery engine with an event loop of its own; `wake` and `stop` are for other threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, worker_id: Callable[[], str]) -> None:
         self._settings = settings
+        self._worker_id = worker_id
         self._box = open_secret_box(settings)
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -94,7 +99,7 @@ class Deliveries:
         assert self._settings.database_url is not None
         database = AsyncDatabase(self._settings.database_url)
         try:
-            self._engine = DeliveryEngine(database, self._box, self._settings)
+            self._engine = DeliveryEngine(database, self._box, self._settings, worker_id=self._worker_id)
             await self._engine.run(self._stop)
         finally:
             await database.close()
@@ -138,5 +143,5 @@ class Ticker:
                 continue
             if found.queued:
                 self._waker.wake_gpu()
-            if found.late or found.closed:
+            if found.late or found.closed or found.unsent:
                 self._deliveries.wake()

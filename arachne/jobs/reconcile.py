@@ -15,9 +15,11 @@ from arachne.jobs.cancel import cancel_images
 from arachne.jobs.closing import MAX_LOST_LEASES, close, fail_images
 from arachne.jobs.fetch_recovery import recover_fetches
 from arachne.jobs.flights import end_flights
+from arachne.jobs.slots import end_lost_sessions
 from arachne.jobs.workers import expire, expire_process
 from arachne.locks import Lock, try_lock
 from arachne.settings import Settings
+from arachne.webhooks.lost import free_lost_deliveries
 
 _BATCH = 500
 
@@ -74,13 +76,14 @@ WHERE job_id = :job_id
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What was mended: counts of workers, images and jobs."""
+    """What was mended: counts of workers, images, jobs and deliveries."""
 
     lost_workers: int = 0
     recovered: int = 0
     late: int = 0
     unparked: int = 0
     closed: int = 0
+    unsent: int = 0
 
     @property
     def queued(self) -> bool:
@@ -93,14 +96,14 @@ def reconcile(database: Database, settings: Settings, *, thorough: bool = True) 
 
     Not `thorough`: only lost workers and flights, what a worker looks after every two seconds.
     """
-    lost, recovered = database.run(_recover, settings)
+    lost, recovered, unsent = database.run(_recover, settings)
     unparked = database.run(_land)
     if not thorough:
-        return Reconciled(lost, recovered, unparked=unparked)
+        return Reconciled(lost, recovered, unparked=unparked, unsent=unsent)
     late = database.run(fail_late_images, settings)
     for job_id in database.run(_cancelling):
         database.run(cancel_images, job_id, settings)
-    return Reconciled(lost, recovered, late, unparked, database.run(close_jobs, settings))
+    return Reconciled(lost, recovered, late, unparked, database.run(close_jobs, settings), unsent)
 
 
 def release_worker(transaction: Transaction, *, host: str, pid: int) -> None:
@@ -168,11 +171,13 @@ def close_jobs(transaction: Transaction, settings: Settings) -> int:
     return len(job_ids)
 
 
-def _recover(transaction: Transaction, settings: Settings) -> tuple[int, int]:
+def _recover(transaction: Transaction, settings: Settings) -> tuple[int, int, int]:
     if not _alone(transaction):
-        return 0, 0
+        return 0, 0, 0
     lost = len(expire(transaction, settings.lease_s))
-    return lost, recover_images(transaction, settings) + recover_fetches(transaction, settings)
+    end_lost_sessions(transaction)
+    recovered = recover_images(transaction, settings) + recover_fetches(transaction, settings)
+    return lost, recovered, free_lost_deliveries(transaction)
 
 
 def _land(transaction: Transaction) -> int:

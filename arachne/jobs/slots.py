@@ -1,7 +1,8 @@
 """The gate to a GPU over all workers: slots for requests in flight, and one turn of one model after the other.
 
-A slot is an advisory lock of the visiting worker's session, so that a crash frees it. Visits to one gate come one after
-the other, since each locks the gate's row; what is decided there is decided by `turns`.
+A slot is an advisory lock of the visiting worker's session, so that a crash frees it. A session tells in its name whose
+it is, so that one of a worker that is lost but not dead, as a frozen one is, can be ended by others. Visits to one gate
+come one after the other, since each locks the gate's row; what is decided there is decided by `turns`.
 """
 
 import json
@@ -18,9 +19,13 @@ from arachne.jobs.turns import Bounds, Line, allowance, known_turn, next_turn, n
 CHANNEL = "arachne_gate"
 FRESH_S = 3.0  # lines of a worker that has not come by for so long count no more; it is dead or frozen
 
+_SESSION = "arachne gate "  # and the worker's id: what the session is called in pg_stat_activity
+
 _MAKE = text("INSERT INTO gate (backend, turn, lines) VALUES (:backend, '{}', '{}') ON CONFLICT DO NOTHING")
 _ENTER = text("""
-SELECT turn, lines, extract(epoch FROM clock_timestamp())::float8 AS now_s FROM gate WHERE backend = :backend FOR UPDATE
+SELECT turn, lines, extract(epoch FROM clock_timestamp())::float8 AS now_s,
+       set_config('application_name', :session, false)
+FROM gate WHERE backend = :backend FOR UPDATE
 """)
 _LEAVE = text("""
 UPDATE gate SET turn = CAST(:turn AS jsonb), lines = CAST(:lines AS jsonb) WHERE backend = :backend
@@ -33,6 +38,12 @@ WHERE locktype = 'advisory' AND classid = :class_id AND objsubid = 2 AND granted
 """)
 _TAKE = text("SELECT pg_try_advisory_lock(:class_id, :slot)")
 _FREE = text("SELECT pg_advisory_unlock(:class_id, :slot)")
+_END_LOST = text("""
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity AS s
+WHERE datname = current_database() AND usename = current_user AND starts_with(application_name, :session)
+  AND NOT EXISTS (SELECT 1 FROM worker WHERE :session || worker_id = s.application_name)
+  AND EXISTS (SELECT 1 FROM pg_locks l WHERE l.pid = s.pid AND locktype = 'advisory' AND objsubid = 2)
+""")
 
 
 @dataclass(frozen=True)
@@ -86,13 +97,13 @@ class Granted(NamedTuple):
     free: int
 
 
-def visit(transaction: Transaction, gate: Gate, told: Told) -> Granted:
+def visit(transaction: Transaction, gate: Gate, told: Told, worker_id: str) -> Granted:
     """What the worker may send now. Always called on the one session that keeps its slots.
 
     Slots that are not told as held are free afterwards; those that a lost session gave away are taken again, if they
     can be.
     """
-    row = _enter(transaction, gate)
+    row = _enter(transaction, gate, worker_id)
     before, stored = known_turn(row.turn), _fresh(row.lines, told.worker, row.now_s)
     mine = [
         Line(told.worker, model, *one[:2], row.now_s - one.oldest_age_s) for model, one in sorted(told.images.items())
@@ -116,9 +127,14 @@ def visit(transaction: Transaction, gate: Gate, told: Told) -> Granted:
     return Granted(slots, turn.model, len(stored), len(free) - len(slots))
 
 
-def _enter(transaction: Transaction, gate: Gate) -> Row[Any]:
+def end_lost_sessions(transaction: Transaction) -> int:
+    """Number of sessions ended that keep slots for a worker that is lost; one that lives after all makes a new one."""
+    return int(transaction.session.scalar(_END_LOST, {"session": _SESSION}) or 0)
+
+
+def _enter(transaction: Transaction, gate: Gate, worker_id: str) -> Row[Any]:
     """The gate's row, nobody else's until the transaction ends."""
-    session, key = transaction.session, {"backend": gate.backend}
+    session, key = transaction.session, {"backend": gate.backend, "session": _SESSION + worker_id}
     row = session.execute(_ENTER, key).first()
     if row is None:
         session.execute(_MAKE, key)

@@ -64,7 +64,8 @@ locked AS MATERIALIZED (
     WHERE d.state = 'pending' AND d.next_attempt_at <= now()
     ORDER BY picked.turn LIMIT :limit FOR UPDATE OF d SKIP LOCKED),
 claimed AS (
-    UPDATE webhook_delivery d SET claim_id = :claim_id, lease_until = now() + make_interval(secs => :lease_s),
+    UPDATE webhook_delivery d SET claim_id = :claim_id, worker_id = :worker_id,
+                                  lease_until = now() + make_interval(secs => :lease_s),
                                   next_attempt_at = now() + make_interval(secs => :lease_s)
     FROM locked WHERE d.message_id = locked.message_id AND d.endpoint_id = locked.endpoint_id
     RETURNING d.message_id, d.endpoint_id)
@@ -115,16 +116,25 @@ class Batch:
 
 
 def claim_due(
-    session: Session, box: SecretBox, *, cursor: str, limit: int, lease_s: float, nearly_full: bool = False
+    session: Session,
+    box: SecretBox,
+    *,
+    cursor: str,
+    limit: int,
+    lease_s: float,
+    nearly_full: bool = False,
+    worker_id: str | None = None,
 ) -> Batch:
     """At most `limit` due deliveries, fairly over the accounts and endpoints that come after `cursor`.
 
     Where the caller is `nearly_full`, endpoints that fail get none, and the others one at a time.
+    With a `worker_id` they are free as soon as that worker is lost, and not only after the lease.
     """
     session.connection().execute(_ALONE, {"key": int(Lock.DELIVERIES)})  # before the claim's own snapshot is taken
     claim_id = uuid4()
     values = {"cursor": cursor, "window": WINDOW, "nearly_full": nearly_full, "limit": limit}
-    rows = session.connection().execute(_CLAIM, values | {"claim_id": claim_id, "lease_s": lease_s}).all()
+    holder = {"claim_id": claim_id, "worker_id": worker_id, "lease_s": lease_s}
+    rows = session.connection().execute(_CLAIM, values | holder).all()
     walked_all = rows[0].seen_count < WINDOW
     claims = load_claims(session, box, claim_id) if rows[0].message_id is not None else []
     return Batch(claims, "" if walked_all else rows[0].last_seen)

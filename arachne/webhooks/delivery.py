@@ -5,7 +5,7 @@ Postgres holds every timer and claim, so that any number of engines share the wo
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import aiohttp
@@ -49,13 +49,16 @@ class DeliveryEngine:
         policy: EgressPolicy | None = None,
         lookup: Lookup = look_up,
         tick_s: float = TICK_S,
+        worker_id: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`worker_id` names the worker whose beat vouches for this engine; without one its leases alone do."""
         self._database = database
         self._box = box
         self._settings = settings
         self._policy = policy or webhook_policy(settings)
         self._lookup = lookup
         self._tick_s = tick_s
+        self._worker_id = worker_id
         self._lease_s = settings.webhook_timeout_s + LEASE_MARGIN_S
         self._cursor = ""
         self._sending: set[asyncio.Task[AttemptView | None]] = set()
@@ -95,9 +98,10 @@ class DeliveryEngine:
         before = self._done
         async with self._open_session() as session:
             try:
-                await self._fill(session)
-                while self._sending:
-                    await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+                self._signal.set()
+                while self._sending or self._signal.is_set():
+                    await self._signal.wait()  # what ends while a claim is made leaves room that it didn't count
+                    self._signal.clear()
                     await self._fill(session)
             finally:
                 await self._drain(_STOP_GRACE_S)
@@ -152,6 +156,7 @@ class DeliveryEngine:
                 limit=limit,
                 lease_s=self._lease_s,
                 nearly_full=nearly_full,
+                worker_id=self._worker_id(),
             )
 
         return await self._database.run(work)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from arachne.actors.fetches import FetchThread
+from arachne.actors.heartbeat import Heartbeat
 from arachne.fetching.engine import FetchEngine
 from arachne.settings import Settings
 from arachne.storage import open_storage
@@ -27,9 +28,8 @@ def test_a_worker_that_no_longer_fetches_does_not_look_alive(
         told.set()
         stopping.wait(1)  # its loop is closed and its thread not at its end when it is told to stop
 
-    fetches = FetchThread(
-        settings, open_storage(settings), queued=lambda: None, on_commit=lambda _: None, on_failure=tell
-    )
+    storage, heartbeat = open_storage(settings), Heartbeat(database_url, "io")
+    fetches = FetchThread(settings, storage, heartbeat, queued=lambda: None, on_commit=lambda _: None, on_failure=tell)
     fetches.check()
     fetches.start()
     try:

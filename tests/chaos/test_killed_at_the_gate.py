@@ -13,6 +13,9 @@ from tests.standins.process import OllamaProcess
 pytestmark = pytest.mark.chaos
 
 MODEL = "qwen2.5vl:7b"
+HELD_BY = """
+SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND objsubid = 2 AND application_name = 'arachne gate ' || """
 
 
 @pytest.fixture
@@ -43,6 +46,24 @@ def test_worker_killed_with_requests_in_flight(service, worker_process, server, 
     assert {image.attempts for image in service.images(job_id)} == {1}
 
 
+def test_worker_frozen_with_requests_in_flight(service, worker_process, server, eventually) -> None:
+    """A stopped process keeps its connections; all the same the other worker has all slots once the lease is over."""
+    variables = {"ARACHNE_VLM_URL": server.url, "ARACHNE_VLM_PARALLEL": "4", "ARACHNE_LEASE_S": "5"}
+    with (
+        worker_process("read_to_describe", **variables) as frozen,
+        worker_process("read_to_describe", **variables) as other,
+    ):
+        job_id = service.submit(*(picture(n) for n in range(60)))
+        eventually(lambda: _holders(service) == 2 and _workers_at_work(service) == 2)
+        frozen.send_signal(signal.SIGSTOP)
+        other_id = service.scalar(f"SELECT worker_id FROM worker WHERE pid = {other.pid}")
+        service.submit(*(picture(n) for n in range(60, 90)))
+        eventually(lambda: service.scalar(HELD_BY + f"'{other_id}'") == 4)
+        frozen.send_signal(signal.SIGCONT)
+        assert service.await_finished(job_id).completed == 60
+    assert service.job(job_id).degraded == 0
+
+
 def test_worker_told_to_leave_answers_what_is_in_flight(service, worker_process, server, eventually) -> None:
     """SIGTERM: what the model has is finished, what waits goes back uncounted, and the slots are free."""
     with worker_process("read_to_describe", ARACHNE_VLM_URL=server.url) as worker:
@@ -59,6 +80,10 @@ def test_worker_told_to_leave_answers_what_is_in_flight(service, worker_process,
 
 def _slots(service) -> int:
     return service.scalar("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2")
+
+
+def _holders(service) -> int:
+    return service.scalar("SELECT count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2")
 
 
 def _workers_at_work(service) -> int:

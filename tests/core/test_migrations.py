@@ -108,7 +108,7 @@ def test_partitions_are_made_once_and_dropped_whole(own_database: Database) -> N
 def test_no_transaction_may_linger(database: Database) -> None:
     """Every connection carries time limits: a forgotten transaction is ended by the server."""
     with database.engine.connect() as connection:
-        assert connection.scalar(text("SHOW idle_in_transaction_session_timeout")) == "30s"
+        assert connection.scalar(text("SHOW idle_in_transaction_session_timeout")) == "10s"
         assert connection.scalar(text("SHOW transaction_timeout")) == "1min"
 
 

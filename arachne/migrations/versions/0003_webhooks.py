@@ -98,6 +98,7 @@ def upgrade() -> None:
         sa.Column("cause", sa.String(), server_default=sa.text("'event'"), nullable=False),
         sa.Column("next_attempt_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("claim_id", sa.Uuid(), nullable=True),
+        sa.Column("worker_id", sa.String(), nullable=True),
         sa.Column("lease_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("reason", sa.String(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),

@@ -87,6 +87,7 @@ class WebhookMessage(SQLModel, table=True):
 class WebhookDelivery(SQLModel, table=True):
     """One event on its way to one endpoint. `claim_id` and `lease_until` fence the sender.
 
+    `worker_id` is the worker it was claimed by last; where that one is lost, the claim is worth nothing.
     `cause` is why it is sent: the event itself, a test, or the wish to have it again.
     """
 
@@ -112,6 +113,7 @@ class WebhookDelivery(SQLModel, table=True):
     cause: str = Field(default="event", nullable=False, sa_column_kwargs={"server_default": text("'event'")})
     next_attempt_at: datetime | None = moment()
     claim_id: UUID | None = None
+    worker_id: str | None = None
     lease_until: datetime | None = moment()
     reason: str | None = None
     created_at: datetime = created_now()

@@ -7,8 +7,9 @@ from sqlalchemy import text
 
 from arachne.database import Database
 from arachne.jobs import slots
-from arachne.jobs.slots import Gate, Granted, Images, Told, visit
+from arachne.jobs.slots import Gate, Granted, Images, Told, end_lost_sessions, visit
 from arachne.jobs.turns import Bounds
+from arachne.jobs.workers import register, unregister
 
 GATE = Gate("http://127.0.0.1:11434", 2, Bounds(after_s=1000, after_requests=5))
 
@@ -18,13 +19,17 @@ class Visitor:
 
     def __init__(self, url: str, name: str, gate: Gate) -> None:
         self.database, self.name, self.gate = Database(url, pool_size=1), name, gate
+        self.worker_id = self.database.run(register, "gpu")
         self.held: frozenset[int] = frozenset()
 
     def ask(self, *, answered: str = "", **images: int | Images) -> Granted:
         """Come by with so many images waiting by model; what is granted is held."""
         told = {model: one if isinstance(one, Images) else Images(one) for model, one in images.items()}
         granted = self.database.run(
-            visit, self.gate, Told(self.name, told, self.held, frozenset({answered} if answered else ()))
+            visit,
+            self.gate,
+            Told(self.name, told, self.held, frozenset({answered} if answered else ())),
+            self.worker_id,
         )
         self.held |= frozenset(granted.slots)
         return granted
@@ -153,3 +158,17 @@ def test_what_a_newer_version_adds_to_the_turn_is_left_out(visitor) -> None:
     newer = text("""UPDATE gate SET turn = (turn::jsonb || '{"colour": "green"}'::jsonb)""")
     mine.database.run(lambda transaction: transaction.session.execute(newer))
     assert mine.ask(m=1).model == "m"
+
+
+def test_slots_of_a_lost_worker_that_lives_are_anothers(visitor) -> None:
+    """A frozen worker's session keeps its locks, so it is ended; living workers' sessions go on."""
+    frozen, living = visitor("frozen"), visitor("living")
+    assert len(frozen.ask(m=2).slots) == 2
+    assert living.database.run(end_lost_sessions) == 0
+    assert living.ask(m=1).slots == ()
+    living.database.run(unregister, frozen.worker_id)
+    assert living.database.run(end_lost_sessions) == 1
+    assert len(living.ask(m=1).slots) == 1
+    frozen.worker_id = frozen.database.run(register, "gpu")
+    assert frozen.ask(m=1).slots == ()
+    assert living.database.run(end_lost_sessions) == 0

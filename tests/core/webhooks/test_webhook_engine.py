@@ -1,6 +1,7 @@
 """The resident engine: fairness between endpoints, wake-ups and ticks, loss of workers, other engines."""
 
 import asyncio
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,10 @@ from aiohttp import web
 
 from arachne.database import AsyncDatabase
 from arachne.errors import NotFound
+from arachne.jobs.reconcile import reconcile, release_worker
+from arachne.jobs.workers import register
 from arachne.schemas.webhook import EndpointChange
-from arachne.webhooks.claim import claim_due
+from arachne.webhooks.claim import Batch, claim_due
 from arachne.webhooks.delivery import DeliveryEngine
 from arachne.webhooks.endpoints import delete_endpoint, update_endpoint
 from arachne.webhooks.log import list_deliveries
@@ -52,6 +55,50 @@ async def test_a_lost_worker_loses_nothing(world: "World", engine: DeliveryEngin
     world.sql("UPDATE webhook_delivery SET lease_until = now(), next_attempt_at = now()")
     assert await engine.deliver_due() == 1
     assert receiver.received[0].message_id == batch.claims[0].message_id
+
+
+async def test_what_a_lost_worker_was_sending_is_due_at_once(
+    world: "World", async_database: AsyncDatabase, receivers: "Receivers"
+) -> None:
+    """With the same id and bytes, long before the lease ends; one that lives keeps what it is sending."""
+    receiver = await receivers.healthy_receiver()
+    world.endpoint(receiver.url())
+    world.finish_job()
+    worker_id = world.database.run(register, "io")
+    with world.database.transaction() as transaction:
+        batch = claim_due(transaction.session, world.box, cursor="", limit=10, lease_s=3600, worker_id=worker_id)
+    engine = DeliveryEngine(async_database, world.box, world.settings)
+    assert reconcile(world.database, world.settings, thorough=False).unsent == 0
+    assert await engine.deliver_due() == 0
+    world.database.run(release_worker, host=os.uname().nodename, pid=os.getpid())
+    assert reconcile(world.database, world.settings, thorough=False).unsent == 1
+    assert await engine.deliver_due() == 1
+    assert [(got.message_id, got.body) for got in receiver.received] == [
+        (claim.message_id, claim.body) for claim in batch.claims
+    ]
+
+
+async def test_what_ends_while_a_claim_is_made_is_seen(
+    world: "World", async_database: AsyncDatabase, receivers: "Receivers"
+) -> None:
+    """The room it leaves is used, although that claim, the last one otherwise, did not count it."""
+    release = asyncio.Event()
+    healthy, slow = await receivers.healthy_receiver(), await receivers.slow_receiver(release)
+    world.endpoint(slow.url())
+    world.finish_job()
+    world.endpoint(healthy.url())
+    world.finish_job()
+    world.sql("UPDATE webhook_endpoint SET max_in_flight = 1")
+
+    class Slow(DeliveryEngine):
+        async def _claim(self, limit: int, *, nearly_full: bool) -> Batch:
+            batch = await super()._claim(limit, nearly_full=nearly_full)
+            if healthy.received and self._sending and not batch.claims:
+                release.set()
+                await asyncio.wait(self._sending)
+            return batch
+
+    assert await Slow(async_database, world.box, world.settings).deliver_due() == 3
 
 
 async def test_two_engines_share_and_never_double(
