@@ -85,7 +85,7 @@ def _recover(bench: Bench, number: int) -> float:
 
 
 def _wait_for_holder(house: House, number: int) -> tuple[Part, list[tuple[object, ...]]]:
-    """A GPU worker with images in hand, each in its turn where there are several, and those images with their claims."""
+    """A GPU worker with images in hand, the next one in turn, and those images with their claims."""
     found: list[tuple[Part, list[tuple[object, ...]]]] = []
 
     def look() -> bool:
