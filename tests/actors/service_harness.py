@@ -4,13 +4,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from sqlalchemy import text
 from sqlmodel import col, select
@@ -151,15 +152,20 @@ def open_service(settings: Settings) -> Iterator[Service]:
 
 
 @contextmanager
-def worker_process(settings: Settings, reader: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+def worker_process(settings: Settings, reader: str, **more: Any) -> Iterator[subprocess.Popen[bytes]]:
     """A GPU worker in a process of its own, which reads with the named reader; killed at the end if it still runs."""
-    with part_process(settings, f"gpu.run(Settings.load(), read=stage_faults.{reader})", **variables) as process:
+    with part_process(settings, f"gpu.run(Settings.load(), read=stage_faults.{reader})", **more) as process:
         yield process
 
 
 @contextmanager
-def part_process(settings: Settings, call: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that runs one part of the service by `call`, such as `io.run(Settings.load())`."""
+def part_process(
+    settings: Settings, call: str, *, within: Sequence[str] = (), log: Path | None = None, **variables: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs one part of the service by `call`, such as `io.run(Settings.load())`.
+
+    `within` are words of a command that starts it; what it says goes to `log`, or where ours goes.
+    """
     code = (
         "import stage_faults; from arachne import logs; from arachne.actors import gpu, io, schedule; "
         f"from arachne.settings import Settings; logs.configure('INFO'); {call}"
@@ -171,7 +177,10 @@ def part_process(settings: Settings, call: str, **variables: str) -> Iterator[su
         "ARACHNE_DATA_DIR": str(settings.data_dir),
         "ARACHNE_CPU_WORKERS": "2",
     }
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment | variables, cwd=settings.data_dir)
+    with nullcontext() if log is None else log.open("ab") as output:
+        process = subprocess.Popen(
+            [*within, sys.executable, "-c", code], env=environment | variables, cwd=settings.data_dir, stderr=output
+        )
     try:
         yield process
     finally:

@@ -38,6 +38,11 @@ def slow_image(data: bytes, request: ReadRequest) -> Result:
     return answer(data, request)
 
 
+def wordy_image(data: bytes, request: ReadRequest, second: object = None) -> Result:
+    """Fifty thousand characters about whatever the image is."""
+    return answer(sha256(data).hexdigest().encode() * 800, request)
+
+
 def process_and_memory(data: bytes, request: ReadRequest, second: object = None) -> Result:
     """Id and resident bytes of this process; it keeps as many bytes more as the image says."""
     kept.append(b"x" * int(data))
