@@ -146,3 +146,117 @@ async def test_a_request_that_was_taken_for_a_repeat_counts_once_it_makes_a_job(
         other = await send(service, ONE, files={"file": ("a.png", png())}, headers={"Idempotency-Key": "order-8"})
         assert other.status_code == 429
         assert await service.count("idempotency_key") == 1
+
+
+def form(boundary: str, *parts: tuple[str, bytes]) -> dict[str, object]:
+    """A form written by hand: the parts of its fields and files in this order, between these boundaries."""
+    body = b"".join(f"--{boundary}\r\n{head}\r\n\r\n".encode() + data + b"\r\n" for head, data in parts)
+    content_type = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+    return {"content": body + f"--{boundary}--\r\n".encode(), "headers": content_type}
+
+
+FILE = 'Content-Disposition: form-data; name="file"; filename="a.png"'
+
+
+def field(name: str, text: str) -> tuple[str, bytes]:
+    return f'Content-Disposition: form-data; name="{name}"', text.encode()
+
+
+async def test_how_a_request_is_written_makes_it_no_other(service: Service) -> None:
+    """Boundary, order and spelling of the parts, spaces in their JSON, defaults that are named, where options stand."""
+    options, labels = '{"detail_level": "fast", "stages": ["assess", "decode"]}', '{"a": "1", "b": "2"}'
+    picture = (FILE, png())
+    first = form("one", picture, field("options", options), field("metadata", labels))
+    same = (
+        form("another-boundary", field("metadata", labels), field("options", options), picture),
+        form("x", picture, field("options", '{"stages":["decode","assess"],"detail_level":"fast"}'),
+             field("metadata", '{"b":"2","a":"1"}')),
+        form("x", (f"{FILE}\r\nContent-Type: image/jpeg", png()), field("metadata", labels),
+             field("options", options[:-1] + ', "cache": "use", "prompt": null}')),
+        form("x", ("content-disposition: form-data; filename=a.png; name=file\r\nX-Other: 1", png()),
+             field("options", '{"detail_level": "fast", "stages": ["assess"]}'), field("metadata", labels)),
+        form("x", picture, field("metadata", labels))
+        | {"params": {"detail_level": "fast", "stages": "decode,assess"}},
+        {"json": {"image": {"base64": text(png()), "name": "a.png"}, "metadata": {"b": "2", "a": "1"},
+                  "options": {"detail_level": "fast", "stages": ["decode", "assess"]}}},
+    )  # fmt: skip
+    made = await send(service, ONE, **with_key(first))
+    assert made.status_code == 202, made.text
+    for request in same:
+        again = await send(service, ONE, **with_key(request))
+        assert (again.status_code, again.headers.get("idempotent-replayed")) == (202, "true"), again.text
+        assert again.json()["job_id"] == made.json()["job_id"]
+
+
+def with_key(request: dict[str, object]) -> dict[str, object]:
+    headers = request.get("headers", {})
+    assert isinstance(headers, dict)
+    return request | {"headers": headers | KEY}
+
+
+async def test_a_batch_in_another_order_is_another_request(service: Service) -> None:
+    pictures = [("files", (f"{n}.png", png((n, 0, 0)))) for n in range(3)]
+    assert (await send(service, MANY, files=pictures, headers=KEY)).status_code == 202
+    turned = await send(service, MANY, files=pictures[::-1], headers=KEY)
+    assert turned.json()["code"] == "idempotency_key_reused"
+    again = await send(service, MANY, files=pictures, headers=KEY)
+    assert again.headers["idempotent-replayed"] == "true"
+
+
+async def test_accounts_have_keys_of_their_own(service: Service) -> None:
+    await service.account("other")
+    request = {"files": {"file": ("a.png", png())}}
+    ours = await send(service, ONE, headers=KEY, **request)
+    theirs = await service.client.post(ONE, headers=await service.headers("other") | KEY, **request)
+    assert (ours.status_code, theirs.status_code) == (202, 202)
+    assert "idempotent-replayed" not in theirs.headers
+    assert ours.json()["job_id"] != theirs.json()["job_id"]
+
+
+async def test_a_key_is_forgotten_after_its_time(start: Start) -> None:
+    """Then even another request may have it."""
+    async with start(idempotency_ttl_s=3600.0) as service:
+        await service.account()
+        first = await send(service, ONE, files={"file": ("a.png", png())}, headers=KEY)
+        left = "SELECT extract(epoch FROM expires_at - now()) FROM idempotency_key"
+        async with service.database.session() as session:
+            assert 3000 < float((await session.execute(sql(left))).scalar_one()) <= 3600
+        await service.execute("UPDATE idempotency_key SET expires_at = now() - interval '1 s'")
+        other = await send(service, ONE, files={"file": ("b.png", png((1, 2, 3)))}, headers=KEY)
+        assert (other.status_code, "idempotent-replayed" in other.headers) == (202, False)
+        assert other.json()["job_id"] != first.json()["job_id"]
+        again = await send(service, ONE, files={"file": ("b.png", png((1, 2, 3)))}, headers=KEY)
+        assert again.json()["job_id"] == other.json()["job_id"]
+
+
+async def test_no_refusal_is_remembered(start: Start) -> None:
+    """Whatever the reason, the key is free at once, and the next request with it is judged by itself."""
+    refused = (
+        ({"content": b"{", "headers": {"Content-Type": "application/json"}}, 400),
+        ({"files": {"file": ("a.png", png() + bytes(5000))}}, 413),
+        ({"content": b"x", "headers": {"Content-Type": "text/plain"}}, 415),
+        ({"files": {"file": ("a.png", b"no image")}}, 415),
+        ({"files": {"file": ("a.png", png())}, "data": {"options": '{"detail_level": "best"}'}}, 422),
+        ({"files": {"file": ("a.png", png())}, "data": {"webhook": '{"url": "http://10.0.0.1/"}'}}, 422),
+    )
+    async with start(max_image_bytes=4000) as service:
+        await service.account()
+        for request, status in refused:
+            answer = await send(service, ONE, **with_key(request))
+            assert answer.status_code == status, answer.text
+            assert await service.count("idempotency_key") == 0
+        await service.execute("UPDATE plan SET monthly_images = 0")
+        over = await send(service, ONE, files={"file": ("a.png", png())}, headers=KEY)
+        assert (over.status_code, over.json()["code"]) == (403, "quota_exceeded")
+        assert await service.count("idempotency_key") == 0
+        await service.execute("UPDATE plan SET monthly_images = 1")
+        assert (await send(service, ONE, files={"file": ("a.png", png())}, headers=KEY)).status_code == 202
+
+
+async def test_a_repeat_costs_nothing_of_the_quota(service: Service) -> None:
+    await service.execute("UPDATE plan SET monthly_images = 1")
+    for _ in range(3):
+        assert (await send(service, ONE, files={"file": ("a.png", png())}, headers=KEY)).status_code == 202
+    further = await send(service, ONE, files={"file": ("a.png", png())}, headers={"Idempotency-Key": "order-8"})
+    assert further.json()["code"] == "quota_exceeded"
+    assert await service.count("job") == await service.count("image") == 1

@@ -67,7 +67,7 @@ class Servers:
     def ask(self, statement: str, *values: object) -> list[tuple[object, ...]]:
         """What a statement answers."""
         with Connection.connect(plain_url(self.postgres.url), autocommit=True) as connection:
-            found = connection.execute(statement.encode(), values)
+            found = connection.execute(statement.encode(), values or None)
             return found.fetchall() if found.description else []
 
     def flush_redis(self) -> None:

@@ -21,6 +21,7 @@ from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
 from arachne.jobs.idempotency import Remembered, Reservation, compute_fingerprint
 from arachne.jobs.submit import NewJob, reserve_blobs
+from arachne.reading import needed_stages
 from arachne.schemas.job import JobView, SingleJobView
 from arachne.schemas.options import Options
 from arachne.schemas.submission import BatchSubmission, SingleSubmission, SubmissionTerms
@@ -103,7 +104,9 @@ def _new_job(request: Request, caller: Caller, admitted: Admitted, *, single: bo
 
 def _fingerprint(request: Request, intake: Intake, terms: SubmissionTerms) -> bytes:
     images = [(arrival.identity, arrival.name) for arrival in intake.arrivals]
-    return compute_fingerprint(request.url.path, images, terms.model_dump(mode="json"))
+    told = terms.model_dump(mode="json")
+    told["options"]["stages"] = needed_stages(terms.options)  # the order they are named in tells nothing
+    return compute_fingerprint(request.url.path, images, told)
 
 
 def _add_query_options(request: Request, intake: Intake, *, single: bool) -> None:
