@@ -1,4 +1,4 @@
-"""Resident memory of a GPU worker and of its subprocesses over many images, early and at the end.
+"""Memory of every process of a service, and its connections, over many jobs: after the first tenth and at the end.
 
 Every image is read: none is answered from the cache. Subprocesses are replaced now and then and grow in between, so
 each figure is the median over the images around its mark.
@@ -7,151 +7,160 @@ each figure is the median over the images around its mark.
 import argparse
 import json
 import os
-import statistics
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from threading import Lock
 
 import httpx
-import psutil
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "bench")]
 from launch import Service, create_account  # noqa: E402  # a neighbour of this folder's
+from receiver import Receiver  # noqa: E402
+from watching import Watch, watch  # noqa: E402
 
 IMAGES = sorted((ROOT / "tests" / "images").glob("*.png"))
 RATE = "1000000/minute"
-MIB = 1024 * 1024
-SAMPLE_S = 0.25
+RATES = {f"ARACHNE_{name}_RATE_LIMIT": RATE for name in ("VISION", "IMAGE", "READ", "OTHER")}
+CLIENTS = 6
+PATIENCE_S = 60.0  # for the last webhooks
 WARM_UP, WINDOW = 0.1, 0.1  # of all images
+LITTLE = {"detail_level": "fast", "stages": ["assess"]}
 
 
 @dataclass(frozen=True)
-class Sample:
-    """Resident bytes when so many images were done."""
+class Load:
+    """So many jobs of so many images, read with these options."""
 
-    done: int
-    worker: int
-    subprocesses: int
+    jobs: int
+    batch: int
+    options: dict[str, object]
+    draw: Callable[[int], bytes]
 
-
-@dataclass
-class Watch:
-    """Samples of a worker, taken beside the work."""
-
-    process: psutil.Process
-    done: int = 0
-    samples: list[Sample] = field(default_factory=list)
-    seen: set[int] = field(default_factory=set)
-
-    def look(self) -> None:
-        """Take a sample."""
-        children = 0
-        for child in self.process.children(recursive=True):
-            try:
-                children += child.memory_info().rss
-                self.seen.add(child.pid)
-            except psutil.NoSuchProcess:
-                continue
-        self.samples.append(Sample(self.done, self.process.memory_info().rss, children))
-
-    @contextmanager
-    def looking(self) -> Iterator[None]:
-        """Samples are taken meanwhile."""
-        stopping = threading.Event()
-
-        def run() -> None:
-            while not stopping.wait(SAMPLE_S):
-                self.look()
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield
-        finally:
-            stopping.set()
-            thread.join()
-
-    def around(self, start: float, end: float) -> dict[str, float]:
-        """Medians in MiB over the samples while that many images were done."""
-        chosen = [sample for sample in self.samples if start <= sample.done <= end] or self.samples[-1:]
-        worker = statistics.median(sample.worker for sample in chosen)
-        subprocesses = statistics.median(sample.subprocesses for sample in chosen)
-        return {"worker_mib": round(worker / MIB, 1), "subprocesses_mib": round(subprocesses / MIB, 1)}
+    @property
+    def images(self) -> int:
+        """Number of all images."""
+        return self.jobs * self.batch
 
 
 def main() -> None:
     """Print what was measured as a line of JSON."""
     parser = argparse.ArgumentParser(prog="scripts/bench/soak", description=__doc__)
-    parser.add_argument("images", type=int, nargs="?", default=2000, help="images to read")
-    parser.add_argument("--detail-level", choices=("fast", "standard"), default="standard")
-    parser.add_argument("--batch", type=int, default=20, help="images a job")
+    parser.add_argument("jobs", type=int, nargs="?", default=5000, help="jobs to send")
+    parser.add_argument("--batch", type=int, default=1, help="images a job")
+    parser.add_argument(
+        "--detail-level",
+        choices=("fast", "standard"),
+        help="read screenshots with all stages of this level, instead of small pictures with the first two",
+    )
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="arachne-soak-") as folder:
-        os.environ |= {"ARACHNE_VISION_RATE_LIMIT": RATE, "ARACHNE_IMAGE_RATE_LIMIT": RATE}
-        with Service(Path(folder) / "data", 0, 9) as service:
+    options, draw = (
+        (LITTLE, small) if given.detail_level is None else ({"detail_level": given.detail_level}, screenshot)
+    )
+    load = Load(given.jobs, given.batch, {**options, "cache": "bypass"}, draw)
+    os.environ |= RATES | {"ARACHNE_TOKEN_TTL_S": "86400"}
+    with tempfile.TemporaryDirectory(prefix="arachne-soak-") as folder, Receiver() as receiver:
+        with Service(Path(folder) / "data", 0, receiver.port) as service:
             service.await_ready()
-            sys.stdout.write(json.dumps(measure(service, given.images, given.batch, given.detail_level)) + "\n")
+            told = measure(service, load, receiver)
+        sys.stdout.write(json.dumps(told) + "\n")
 
 
-def measure(service: Service, number: int, batch: int, detail_level: str) -> dict[str, object]:
-    """Read so many images and tell the memory after the first tenth and at the end."""
+def measure(service: Service, load: Load, receiver: Receiver) -> dict[str, object]:
+    """Read all images, and tell what the service held after the first tenth and at the end."""
     account = create_account(service.data_dir, "soak")
-    watch = Watch(worker_of(service))
-    with httpx.Client(base_url=service.url, timeout=90, trust_env=False) as api, watch.looking():
-        failed = 0
-        for first in range(0, number, batch):
-            failed += read(api, account, range(first, min(number, first + batch)), detail_level, watch)
-            sys.stderr.write(f"\r{watch.done} of {number} images")
-        sys.stderr.write("\n")
-    early = watch.around(number * WARM_UP, number * (WARM_UP + WINDOW))
-    late = watch.around(number * (1 - WINDOW), number)
+    with watch(service.data_dir, service.process.pid) as found, found.looking():
+        failed = run(service, account, load, receiver, found)
+    start, late_start = load.images * WARM_UP, load.images * (1 - WINDOW)
+    early, late = found.around(start, start + load.images * WINDOW), found.around(late_start, load.images)
     return {
-        "images": number,
+        "jobs": load.jobs,
+        "images": load.images,
         "failed": failed,
-        "detail_level": detail_level,
-        "after_warm_up": early,
-        "end": late,
-        "ratio": {name.removesuffix("_mib"): round(late[name] / early[name], 3) for name in early},
-        "ratio_of_sums": round(sum(late.values()) / sum(early.values()), 3),
-        "peak_mib": round(max(one.worker + one.subprocesses for one in watch.samples) / MIB, 1),
-        "subprocesses_seen": len(watch.seen),
+        "deliveries": receiver.deliveries.qsize(),
+        "options": load.options,
+        "mib_after_warm_up": early,
+        "mib_at_end": late,
+        "ratio": {name: round(late[name] / early[name], 3) for name in early},
+        "peak_mib": found.peak_mib(),
+        "subprocesses_seen": len(found.seen),
+        "most_connections": found.most_connections(),
+        "most_connections_after_warm_up": found.most_connections(start),
     }
 
 
-def worker_of(service: Service) -> psutil.Process:
-    """The GPU worker of a running service."""
-    for child in psutil.Process(service.process.pid).children(recursive=True):
-        if child.cmdline()[-2:] == ["worker", "gpu"]:
-            return child
-    raise SystemExit("the service has no GPU worker")
+def run(service: Service, account: dict[str, str], load: Load, receiver: Receiver, found: Watch) -> int:
+    """Number of images that failed; all are done, and each job's end was told by a webhook, or is overdue."""
+    lock, left, failed = Lock(), iter(range(load.jobs)), 0
+
+    def work(api: httpx.Client) -> None:
+        nonlocal failed
+        while (number := _next(left, lock)) is not None:
+            fault = read(api, range(number * load.batch, (number + 1) * load.batch), load)
+            with lock:
+                failed += fault
+                found.done += load.batch
+                if found.done % (100 * load.batch) == 0:
+                    sys.stderr.write(f"\r{found.done} of {load.images} images")
+
+    with client(service, account) as api:
+        api.post("/api/webhooks", json={"url": receiver.url}).raise_for_status()
+        with ThreadPoolExecutor(CLIENTS) as threads:
+            for worker in [threads.submit(work, api) for _ in range(CLIENTS)]:
+                worker.result()
+    sys.stderr.write("\n")
+    ends_s = time.monotonic() + PATIENCE_S
+    while receiver.deliveries.qsize() < load.jobs and time.monotonic() < ends_s:
+        time.sleep(0.1)
+    return failed
 
 
-def read(api: httpx.Client, account: dict[str, str], numbers: range, detail_level: str, watch: Watch) -> int:
+def _next(left: Iterator[int], lock: Lock) -> int | None:
+    with lock:
+        return next(left, None)
+
+
+@contextmanager
+def client(service: Service, account: dict[str, str]) -> Iterator[httpx.Client]:
+    """A client of the service, signed in."""
+    with httpx.Client(base_url=service.url, timeout=90, trust_env=False) as api:
+        credentials = (account["client_id"], account["client_secret"])
+        answer = api.post("/api/auth/token", data={"grant_type": "client_credentials"}, auth=credentials)
+        api.headers["Authorization"] = f"Bearer {answer.raise_for_status().json()['access_token']}"
+        yield api
+
+
+def read(api: httpx.Client, numbers: range, load: Load) -> int:
     """Number of these images that failed; the others are read."""
-    credentials = (account["client_id"], account["client_secret"])
-    token = api.post("/api/auth/token", data={"grant_type": "client_credentials"}, auth=credentials).json()
-    headers = {"Authorization": f"Bearer {token['access_token']}"}
-    files = [("files", (f"{number}.png", distinct(number), "image/png")) for number in numbers]
-    options = {"detail_level": detail_level, "cache": "bypass"}
-    answer = api.post("/api/extract/images", files=files, data={"options": json.dumps(options)}, headers=headers)
-    answer.raise_for_status()
+    files = [("files", (f"{number}.png", load.draw(number), "image/png")) for number in numbers]
+    headers = {"Prefer": "wait=60"}
+    answer = api.post(
+        "/api/extract/images", files=files, data={"options": json.dumps(load.options)}, headers=headers
+    ).raise_for_status()
     job = answer.json()
     while not job["finished"]:
-        time.sleep(SAMPLE_S)
-        job = api.get(f"/api/extract/image-jobs/{job['job_id']}", headers=headers).raise_for_status().json()
-        watch.done = numbers.start + job["progress"]["completed"] + job["progress"]["failed"]
+        job = api.get(f"/api/extract/image-jobs/{job['job_id']}", params={"wait": "60"}).raise_for_status().json()
     return int(job["progress"]["failed"])
 
 
-def distinct(number: int) -> bytes:
+def screenshot(number: int) -> bytes:
     """A picture whose bytes no other has: what comes after a PNG's end is not looked at."""
     return IMAGES[number % len(IMAGES)].read_bytes() + number.to_bytes(4, "big")
+
+
+def small(number: int) -> bytes:
+    """A small picture of its own."""
+    buffer = BytesIO()
+    Image.new("RGB", (64, 48), (number >> 16 & 255, number >> 8 & 255, number & 255)).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 import io
 import json
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -105,14 +103,3 @@ def test_documents_are_made_beside_the_api(client: Client, product: Product, ima
     (api,) = product.parts("api")
     beside = [child for child in api.children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
     assert 1 <= len([child for child in beside if is_alive(child)]) <= 2
-
-
-def test_the_soak_measures_a_worker_and_its_subprocesses() -> None:
-    """A few images suffice to see that it starts, reads, and prints its figures."""
-    script = Path(__file__).parent.parent.parent / "scripts" / "bench" / "soak.py"
-    line = [sys.executable, script, "4", "--batch", "2", "--detail-level", "fast"]
-    done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=180)
-    told = json.loads(done.stdout)
-    assert (told["images"], told["failed"]) == (4, 0)
-    assert 10 < told["end"]["worker_mib"] < 1000
-    assert 0.2 < told["ratio"]["worker"] < 5
