@@ -88,6 +88,10 @@ class Settings(BaseSettings):
     max_request_bytes: int = Field(256 * MIB, ge=1, description="Bytes of one request")
     max_json_bytes: int = Field(32 * MIB, ge=1, description="Bytes of one JSON body")
 
+    max_temporary_bytes: int = Field(
+        4096 * MIB, ge=MIB, description="Bytes of images one process holds in temporary files on their way to the store"
+    )
+
     lease_s: Seconds = Field(15, description="Seconds without a beat after which a worker counts as lost")
     job_deadline_s: Seconds = Field(DAY_S, description="Seconds after which a job's unread images fail")
     soft_time_limit_s: Seconds = Field(100, description="Seconds after which an image stops trying harder")

@@ -30,7 +30,6 @@ ClaimId = tuple[str, UUID]
 TICK_S = 2.0
 THOROUGH_S = 60.0
 PAUSE_S = 2.0
-LOOKAHEAD = 2  # images loaded and waiting, so that a subprocess never waits for the network
 LOADING_THREADS = 4
 ENDING_THREADS = 4
 STOP_S = 20.0
@@ -49,7 +48,7 @@ class Dispatcher:
         self._pool = pool
         self._worker_id = worker_id
         self._describing = describing
-        self._slots = means.settings.cpu_workers + LOOKAHEAD
+        self._slots = means.settings.cpu_workers + count_ahead(means.settings.cpu_workers)
         self._held: dict[ClaimId, Future[Done] | None] = {}
         self._asking: set[ClaimId] = set()  # of these, those with no subprocess any more
         self._alone = Solitude()
@@ -287,6 +286,11 @@ class Dispatcher:
             self._means.finisher.give_all_back(self._worker_id())
         except Unavailable as error:
             log.warning("images go back to the queue when the lease ends: %s", error.message)
+
+
+def count_ahead(cpu_workers: int) -> int:
+    """Images loaded and waiting, so that subprocesses don't wait for the network: whoever comes now is behind these."""
+    return max(1, cpu_workers // 2)
 
 
 def _claim_of(image: Claimed) -> ClaimId:

@@ -26,7 +26,7 @@ from arachne.net.failures import classify
 from arachne.net.policy import EgressPolicy, image_policy
 from arachne.net.resolver import Lookup, look_up
 from arachne.net.urls import redact_query
-from arachne.spool import Spool
+from arachne.spool import Spool, SpoolBudget
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ class FetchEngine:
         self._bringing: set[ClaimId] = set()  # of these, those of which nothing is being written yet
         self._signal = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._spools = SpoolBudget(means.settings.max_temporary_bytes)
         self._store_gate = asyncio.Semaphore(STORE_AT_ONCE)
 
     def wake(self) -> None:
@@ -193,7 +194,7 @@ class FetchEngine:
         max_bytes, timeout_s = settings.max_image_bytes, settings.image_fetch_timeout_s
         self._bringing.add(_claim_of(fetch))
         try:
-            with closing(Spool()) as spool:
+            with closing(Spool(budget=self._spools, account_id=fetch.account_id)) as spool:
                 found = await download(
                     session, self._policy, fetch.url, spool, max_bytes=max_bytes, timeout_s=timeout_s
                 )

@@ -80,11 +80,14 @@ def media_type(headers: Headers) -> str:
 
 
 async def read_json(
-    request: Request, decode: Callable[[object], T], gate: AbstractAsyncContextManager[object] | None = None
+    request: Request,
+    decode: Callable[[object], T],
+    gate: AbstractAsyncContextManager[object] | None = None,
+    body: Spool | None = None,
 ) -> T:
     """What `decode` makes, in a thread, of the JSON value of the body.
 
-    A large body waits on disk until it may pass the `gate`; its value is gone when the gate opens again.
+    A large `body` waits on disk until it may pass the `gate`; its value is gone when the gate opens again.
 
     Raises:
         UnsupportedMediaType: the body isn't declared as JSON, or is compressed.
@@ -94,7 +97,7 @@ async def read_json(
     declared = media_type(request.headers)
     if declared != JSON:
         raise UnsupportedMediaType(f"Send Content-Type: {JSON}, not {declared or 'none'}.")
-    with closing(Spool()) as spool:
+    with closing(body or Spool()) as spool:
         async for chunk in request.stream():
             spool.add(chunk)
         small = spool.size_bytes <= _SMALL_JSON_BYTES

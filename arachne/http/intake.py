@@ -3,9 +3,10 @@
 import binascii
 import hashlib
 from asyncio import Semaphore
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 
@@ -76,9 +77,15 @@ class Intake:
 
 
 async def read_intake(
-    request: Request, settings: Settings, gate: Semaphore, *, single: bool, stack: ExitStack
+    request: Request,
+    settings: Settings,
+    gate: Semaphore,
+    *,
+    single: bool,
+    stack: ExitStack,
+    new_spool: Callable[[], Spool] = Spool,
 ) -> Intake:
-    """The submission in the body; its spool is closed with `stack`. Large JSON is held in memory behind `gate` only.
+    """The submission in the body; its spools are closed with `stack`. Large JSON is held in memory behind `gate` only.
 
     Raises:
         UnsupportedMediaType: neither a form nor JSON, or compressed.
@@ -87,15 +94,15 @@ async def read_intake(
         InvalidOptions: a part or member is missing or unknown.
         Unavailable: the images can't be kept.
     """
-    spool = Spool()
-    stack.callback(spool.close)
+    spool = stack.enter_context(closing(new_spool()))
     declared = bodies.media_type(request.headers)
     if declared == FORM:
         max_files, max_file_bytes = settings.max_images_per_job, settings.max_image_bytes
         form = await read_form(request, spool, max_files=max_files, max_file_bytes=max_file_bytes)
         return _from_form(form, settings, single=single)
     if declared == bodies.JSON:
-        return await bodies.read_json(request, lambda value: _from_json(value, settings, spool, single=single), gate)
+        decode = partial(_from_json, settings=settings, spool=spool, single=single)
+        return await bodies.read_json(request, decode, gate, new_spool())
     raise UnsupportedMediaType(f"Send {FORM} or {bodies.JSON}, not {declared or 'a body without Content-Type'}.")
 
 

@@ -24,11 +24,12 @@ from arachne.http.waiting import JobWatcher
 from arachne.net.policy import image_policy, webhook_policy
 from arachne.secretbox import SecretBox, open_secret_box
 from arachne.settings import Settings
+from arachne.spool import SpoolBudget
 from arachne.storage import Storage, start_storage
 
 LOADING = 2  # images or large JSON bodies held in memory at once to be looked at, however many requests there are
 ERASING = 2  # jobs erased at once, each in a thread
-STORING = 4  # images held in memory at once on their way to or from the store, which may be slow
+STORING = 3  # images held in memory at once on their way to or from the store, which may be slow
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Parts:
     loading: asyncio.Semaphore
     storing: asyncio.Semaphore
     uploads: Uploads
+    spools: SpoolBudget
     renderer: RenderPool
     readiness: ReadinessProbe
     records: Database
@@ -118,6 +120,7 @@ def _open(settings: Settings, storage: Storage) -> Parts:
         loading=asyncio.Semaphore(LOADING),
         storing=asyncio.Semaphore(STORING),
         uploads=Uploads(),
+        spools=SpoolBudget(settings.max_temporary_bytes),
         renderer=RenderPool(settings),
         readiness=ReadinessProbe(settings, database, storage, cache),
         records=Database(settings.database_url, pool_size=ERASING + 1, on_commit=announcer.tell),

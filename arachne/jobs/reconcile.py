@@ -94,13 +94,13 @@ class Reconciled:
 def reconcile(database: Database, settings: Settings, *, thorough: bool = True) -> Reconciled:
     """What was mended just now; nothing, while another process is at it.
 
-    Not `thorough`: only lost workers and flights, what a worker looks after every two seconds.
+    Not `thorough`: only lost workers, flights and deadlines, what a worker looks after every two seconds.
     """
     lost, recovered, unsent = database.run(_recover, settings)
     unparked = database.run(_land)
-    if not thorough:
-        return Reconciled(lost, recovered, unparked=unparked, unsent=unsent)
     late = database.run(fail_late_images, settings)
+    if not thorough:
+        return Reconciled(lost, recovered, late, unparked, unsent=unsent)
     for job_id in database.run(_cancelling):
         database.run(cancel_images, job_id, settings)
     return Reconciled(lost, recovered, late, unparked, database.run(close_jobs, settings), unsent)

@@ -54,7 +54,7 @@ def test_hanging_store_keeps_nothing_from_being_finished(service, stage_faults, 
         return read(digest)
 
     monkeypatch.setattr(service.storage, "read", hang_or_read)
-    monkeypatch.setattr("arachne.actors.dispatcher.LOOKAHEAD", LOADING_THREADS)
+    monkeypatch.setattr("arachne.actors.dispatcher.count_ahead", lambda _: LOADING_THREADS)
     with service.dispatcher(stage_faults.read_or_fail):
         service.await_finished(service.submit("read before"))
         late = service.submit(*(f"hanging {n}" for n in range(LOADING_THREADS)))

@@ -16,7 +16,7 @@ from arachne.http import admission, bodies
 from arachne.http.multipart import read_form
 from arachne.http.parts import STORING
 from arachne.http.uploads import Uploads
-from arachne.spool import Spool
+from arachne.spool import Spool, SpoolBudget
 from arachne.storage import Storage
 from tests.http.conftest import Service, Start
 from tests.http.pictures import png
@@ -168,3 +168,47 @@ async def test_a_store_that_hangs_keeps_nobody_waiting_for_ever(
     assert await service.count("job") == await service.count("idempotency_key") == 0
     parts.storing.release()
     assert (await send(service, ONE, files={"file": ("a.png", png())})).status_code == 202
+
+
+async def test_temporary_bytes_are_bounded_and_free_again(start: Start) -> None:
+    """Over the bound uploads of either form are 503; what was refused or stored counts no more."""
+    async with start(max_temporary_bytes=3 * len(LARGE)) as service:
+        await service.account()
+        budget = service.app.starlette.state.parts.spools
+        for request in (
+            {"files": [("files", (f"{n}.png", LARGE + bytes([n]))) for n in range(4)]},
+            {"json": {"images": [{"base64": text(LARGE)}, {"base64": text(LARGE)}]}},
+        ):
+            refused = await send(service, MANY, **request)
+            assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
+            assert int(refused.headers["retry-after"]) >= 1
+            assert budget.held_bytes == 0
+        for number in range(4):
+            assert (await send(service, ONE, files={"file": ("a.png", LARGE + bytes([number]))})).status_code == 202
+        assert budget.held_bytes == 0
+        assert await service.count("job") == 4
+
+
+def test_one_account_has_half_of_the_temporary_bytes() -> None:
+    """The other half is there for others, however much one holds."""
+    budget = SpoolBudget(1000)
+    with (
+        closing(Spool(budget=budget, account_id="a")) as first,
+        closing(Spool(budget=budget, account_id="b")) as second,
+    ):
+        first.add(b"x" * 500)
+        with pytest.raises(Unavailable):
+            first.add(b"x")
+        second.add(b"x" * 500)
+        with pytest.raises(Unavailable), closing(Spool(budget=budget, account_id="c")) as third:
+            third.add(b"x")
+    assert budget.held_bytes == 0
+
+
+def test_temporary_files_have_no_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So nothing is left of a process that is killed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with closing(Spool(memory_bytes=4)) as spool:
+        spool.add(b"more than that")
+        assert Path(f"/proc/self/fd/{spool._file.fileno()}").readlink().is_relative_to(tmp_path)
+        assert list(tmp_path.iterdir()) == []

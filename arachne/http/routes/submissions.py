@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -26,6 +27,7 @@ from arachne.schemas.job import JobView, SingleJobView
 from arachne.schemas.options import Options
 from arachne.schemas.submission import BatchSubmission, SingleSubmission, SubmissionTerms
 from arachne.settings import Settings
+from arachne.spool import Spool
 
 _LISTS = ("stages", "languages")
 
@@ -43,7 +45,10 @@ async def submit_images(request: Request, parts: Parts) -> Response:
 async def _serve(request: Request, parts: Parts, *, single: bool) -> Response:
     async def take_in(held: Held) -> Made | None:
         with parts.uploads.place(caller_of(request).account_id), ExitStack() as stack:
-            intake = await read_intake(request, parts.settings, parts.loading, single=single, stack=stack)
+            new_spool = partial(Spool, budget=parts.spools, account_id=caller_of(request).account_id)
+            intake = await read_intake(
+                request, parts.settings, parts.loading, single=single, stack=stack, new_spool=new_spool
+            )
             _add_query_options(request, intake, single=single)
             return await _accept(request, parts, caller_of(request), intake, held, single=single)
 

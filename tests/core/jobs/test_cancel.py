@@ -4,6 +4,8 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
+from sqlalchemy import event
+
 from arachne.database import AsyncDatabase
 from arachne.jobs.cancel import cancel, cancel_images, request_cancel
 from arachne.jobs.reconcile import reconcile
@@ -90,3 +92,31 @@ def test_finishing_and_cancelling_at_once(queue) -> None:
         "SELECT count(*) FROM image WHERE state = 'completed'"
     )
     assert queue.column("SELECT count(*) FROM flight") == [0]
+
+
+def test_cancelling_costs_as_many_statements_for_hundreds_of_images_as_for_one(queue) -> None:
+    """Among 10,000 queued images of 20 jobs each cancel is one round, of statements that take all images at once."""
+    account_id, job_ids = queue.account(), [f"job_{n:02}" for n in range(20)]
+    queue.column(
+        "INSERT INTO job (job_id, account_id, subject, state, single, options, labels, total, completed, failed, "
+        "cancelled, cached, degraded, sequence, deadline_at) SELECT unnest(CAST(:job_ids AS text[])), :account_id, "
+        "'s', 'queued', false, '{}', '{}', 500, 0, 0, 0, 0, 0, 0, now() + interval '1 h'",
+        job_ids=job_ids, account_id=account_id,
+    )  # fmt: skip
+    queue.column(
+        "INSERT INTO image (image_id, job_id, account_id, index, sha256, state, due_at, attempts, lost_leases, cached, "
+        "degraded) SELECT job_id || '.' || n, job_id, account_id, n, 'x', 'queued', now(), 0, 0, false, false "
+        "FROM job, generate_series(0, 499) n"
+    )
+    single = queue.submit("one")
+    statements: list[str] = []
+    event.listen(queue.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    cancel_now(queue, single)
+    for_one = len(statements)
+    for job_id in job_ids:
+        statements.clear()
+        cancel_now(queue, job_id)
+        assert len(statements) == for_one
+        assert (queue.job(job_id).state, queue.job(job_id).cancelled) == ("cancelled", 500)
+        assert queue.ends(job_id) == ["job.cancelled"]
+    assert queue.column("SELECT DISTINCT state FROM image") == ["cancelled"]

@@ -66,13 +66,13 @@ def test_image_that_outlives_too_many_workers_fails(queue) -> None:
 
 
 def test_deadline_ends_a_job_in_any_state(queue) -> None:
-    """Past the deadline queued, parked and running images fail; a completed one stays; the late finish is nothing."""
+    """Past the deadline queued, parked and running images fail at any worker's next look; a completed one stays."""
     job_id = queue.submit("done", "running", "running", "queued", deadline_s=600)
     done, running = queue.claim(queue.worker(), 3)
     queue.complete(done)
     assert reconcile(queue.database, queue.settings).late == 0
     queue.column("UPDATE job SET deadline_at = now() - interval '1 second'")
-    assert reconcile(queue.database, queue.settings).late == 3
+    assert reconcile(queue.database, queue.settings, thorough=False).late == 3
     assert not queue.complete(running).written
     job = queue.job(job_id)
     assert (job.state, job.completed, job.failed) == ("partial", 1, 3)
