@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import hypothesis
 import pytest
 import redis
 from sqlalchemy import create_engine, select, text
@@ -17,6 +18,8 @@ from arachne.partitions import ensure_partitions
 from arachne.schemas.tables import Plan, metadata
 
 LOOPBACK = ("127.", "::1", "localhost")
+hypothesis.settings.register_profile("unhurried", deadline=None)  # an example takes longer beside other work
+hypothesis.settings.load_profile("unhurried")
 
 
 class Cleaner:

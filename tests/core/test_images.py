@@ -122,7 +122,7 @@ def test_zero_sizes_are_unsupported() -> None:
 
 
 @pytest.mark.parametrize("image_format", FORMATS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(noise=st.data())
 def test_damaged_bytes_raise_nothing_else(image_format: str, noise: st.DataObject) -> None:
     """Any cut and any altered bytes give a header or UnsupportedImage."""

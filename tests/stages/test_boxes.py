@@ -33,7 +33,7 @@ def turned(displayed: Rgb, angle: float, quarter: int, scale: float) -> tuple[Rg
     return scaled, scaling(*factors) @ transform
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     angle=st.floats(-15, 15),
     quarter=st.sampled_from([0, 90, 180, 270]),

@@ -202,7 +202,7 @@ DAMAGED = {form: save(corner(), form) for form in ("PNG", "JPEG", "GIF", "BMP", 
 
 
 @pytest.mark.parametrize("image_format", DAMAGED)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(cut=st.floats(0, 1), flips=st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 255)), max_size=6))
 def test_damaged_files_give_pixels_or_a_precise_error(
     image_format: str, cut: float, flips: list[tuple[float, int]]
