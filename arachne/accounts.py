@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy.exc import IntegrityError
-from sqlmodel import Session, col, or_, select
+from sqlmodel import Session, col, select
 
-from arachne.errors import AccountUnknown, Conflict, InvalidToken, NotFound, RequestError
+from arachne.errors import Conflict, NotFound, RequestError
 from arachne.ids import new_id
-from arachne.schemas.tables import Account, ApiClient, AuditLog, Plan, RevokedToken
+from arachne.schemas.issuer import MAX_IDENTITY_CHARS
+from arachne.schemas.tables import Account, ApiClient, AuditLog
 from arachne.schemas.token import CLIENT_SCOPES, Scope
 
 MAX_NAME = 200
@@ -71,6 +72,32 @@ def create_account(
     return NewAccount(account.account_id, client.client_id, secret)
 
 
+def bind_account(session: Session, name: str, issuer: str | None, claim: str | None) -> Account:
+    """The account, spoken for by tokens of `issuer` whose account claim is `claim`; by none with None and None.
+
+    Raises:
+        NotFound: there is no such account.
+        RequestError: one of the two is missing, too long or has characters that can't be printed.
+        Conflict: another account is bound to them.
+    """
+    if (issuer is None) != (claim is None):
+        raise RequestError("An account is bound by an issuer and a claim's value; give both.")
+    for text in (issuer, claim):
+        if text is not None and not (0 < len(text) <= MAX_IDENTITY_CHARS and text.isprintable()):
+            raise RequestError(f"An issuer and a claim's value have 1 to {MAX_IDENTITY_CHARS} printable characters.")
+    account = find_account(session, name)
+    try:
+        with session.begin_nested():
+            account.issuer, account.claim = issuer, claim
+            session.add(account)
+            session.flush()
+    except IntegrityError:
+        raise Conflict(f"Another account is bound to {claim!r} of {issuer} already.") from None
+    # The claim may be somebody's name, and what is on record outlives an account that is erased.
+    _audit(session, account.account_id, "account.bind" if issuer else "account.unbind", issuer=issuer)
+    return account
+
+
 def list_accounts(session: Session) -> list[Account]:
     """All accounts, oldest first."""
     return list(session.exec(select(Account).order_by(col(Account.account_id))))
@@ -114,8 +141,23 @@ def rotate_client(session: Session, client_id: str, *, grace_s: float = 86_400) 
     client.secret_hash_old, client.secret_old_until = client.secret_hash, until
     client.secret_hash = _hasher.hash(secret)
     session.add(client)
-    _audit(session, client.account_id, "client.rotate")
+    _audit(session, client.account_id, "client.rotate", client_id=client_id)
     return NewSecret(client_id, secret, until)
+
+
+def disable_client(session: Session, client_id: str, *, enable: bool = False) -> ApiClient:
+    """The client, all its tokens refused from now on (or accepted again, until they expire).
+
+    Raises:
+        NotFound: there is no such client.
+    """
+    client = session.get(ApiClient, client_id, with_for_update=True)
+    if client is None:
+        raise NotFound(f"There is no client {client_id!r}.")
+    client.disabled_at = None if enable else client.disabled_at or datetime.now(UTC)
+    session.add(client)
+    _audit(session, client.account_id, "client.enable" if enable else "client.disable", client_id=client_id)
+    return client
 
 
 def find_client(session: Session, client_id: str) -> ApiClient | None:
@@ -127,33 +169,6 @@ def find_client(session: Session, client_id: str) -> ApiClient | None:
         .where(col(ApiClient.disabled_at).is_(None), col(Account.disabled_at).is_(None))
     )
     return session.exec(query).first()
-
-
-def check_standing(session: Session, *, account_id: str, client_id: str, jti: str) -> Plan:
-    """The plan of the account a verified token speaks for.
-
-    Raises:
-        AccountUnknown: no such account here, or a disabled one.
-        InvalidToken: the token is revoked, or its client disabled.
-    """
-    refused = or_(
-        select(RevokedToken.jti).where(RevokedToken.jti == jti).exists(),
-        select(ApiClient.client_id)
-        .where(ApiClient.client_id == client_id, col(ApiClient.disabled_at).is_not(None))
-        .exists(),
-    )
-    query = (
-        select(Plan, refused)
-        .join(Account, col(Plan.plan_id) == col(Account.plan_id))
-        .where(Account.account_id == account_id, col(Account.disabled_at).is_(None))
-    )
-    found = session.exec(query).first()
-    if found is None:
-        raise AccountUnknown("This token's account is unknown or disabled here. Ask the operator.")
-    plan, is_refused = found
-    if is_refused:
-        raise InvalidToken("The token has been revoked. Get a new one.")
-    return plan
 
 
 def secret_matches(client: ApiClient | None, secret: str) -> bool:
@@ -180,5 +195,5 @@ def _new_secret() -> str:
     return SECRET_PREFIX + secrets.token_urlsafe(32)
 
 
-def _audit(session: Session, account_id: str, action: str) -> None:
-    session.add(AuditLog(audit_id=new_id("aud"), account_id=account_id, actor="operator", action=action))
+def _audit(session: Session, account_id: str, action: str, **detail: object) -> None:
+    session.add(AuditLog(audit_id=new_id("aud"), account_id=account_id, actor="operator", action=action, detail=detail))

@@ -6,6 +6,7 @@ The README's table is generated from here.
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -13,6 +14,7 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from arachne.errors import SetupError
+from arachne.schemas.issuer import TrustedIssuer, require_distinct
 from arachne.schemas.limits import parse_rate
 
 
@@ -21,6 +23,16 @@ def _rate(text: str) -> str:
     return text
 
 
+def _origin(text: str) -> str:
+    if (
+        text != "*"
+        and re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?", text) is None
+    ):
+        raise ValueError("an origin is scheme, host and port alone, in lower case, as https://app.example.com")
+    return text
+
+
+Origin = Annotated[str, AfterValidator(_origin)]
 Rate = Annotated[str, AfterValidator(_rate)]
 Seconds = Annotated[float, Field(gt=0)]
 MIB = 1024 * 1024
@@ -45,7 +57,11 @@ class Settings(BaseSettings):
     )
     trusted_proxies: list[str] = Field([], description="Addresses whose X-Forwarded-For is believed (JSON list)")
     trusted_hosts: list[str] = Field(["*"], description="Host headers that are answered (JSON list)")
-    trusted_issuers: list[dict[str, object]] = Field([], description="External token issuers (JSON list)")
+    trusted_issuers: Annotated[list[TrustedIssuer], AfterValidator(require_distinct)] = Field(
+        [], description="Other issuers whose tokens are accepted (JSON list), see docs/tokens.md"
+    )
+    cors_origins: list[Origin] = Field([], description="Origins whose pages may call the API (JSON list), or `*`")
+    max_connections: int = Field(2000, ge=1, description="Connections an API process keeps; further ones get 503")
     token_ttl_s: Seconds = Field(3600, le=DAY_S, description="Lifetime of access tokens, seconds")
 
     vlm_url: str | None = Field(None, description="URL of the vision-language model's server; none when unset")

@@ -11,6 +11,8 @@ from arachne.schemas.tables import SigningKey
 from arachne.secretbox import SIGNING_KEY, SecretBox
 from arachne.settings import DAY_S
 
+_VERIFIES = timedelta(seconds=DAY_S)  # how long a key that signs no more verifies: no token lives longer
+
 
 def current_key(session: Session, box: SecretBox) -> OKPKey:
     """The private key to sign with; the first caller ever makes it.
@@ -35,18 +37,22 @@ def ensure_public_keys(session: Session, box: SecretBox) -> list[dict[str, str]]
     return found
 
 
-def rotate_keys(session: Session, box: SecretBox) -> str:
-    """The id of a new key that signs from now on; the old ones verify until no token of theirs can be alive."""
+def rotate_keys(session: Session, box: SecretBox, *, withdraw: bool = False) -> str:
+    """The id of a new key that signs from now on; the old ones verify until no token of theirs can be alive.
+
+    With `withdraw` they verify nothing any more, once each process has looked again.
+    """
     lock(Transaction(session), Lock.SIGNING_KEY)
-    for row in session.exec(select(SigningKey).where(col(SigningKey.retired_at).is_(None))):
-        row.retired_at = datetime.now(UTC)
+    now = datetime.now(UTC)
+    for row in session.exec(select(SigningKey)):
+        row.retired_at = now - _VERIFIES if withdraw else row.retired_at or now
         session.add(row)
     return _make(session, box).kid
 
 
 def public_keys(session: Session) -> list[dict[str, str]]:
     """The JWKs whose tokens may still be alive, newest first."""
-    alive_since = datetime.now(UTC) - timedelta(seconds=DAY_S)
+    alive_since = datetime.now(UTC) - _VERIFIES
     retired_at = col(SigningKey.retired_at)
     query = select(SigningKey).where(or_(retired_at.is_(None), retired_at > alive_since))
     return [dict(row.public) for row in session.exec(query.order_by(col(SigningKey.created_at).desc()))]

@@ -7,21 +7,31 @@ import typer
 
 from arachne.cli.options import DataDir, Json, load
 from arachne.cli.output import print_record, print_rows, say
+from arachne.settings import Settings
 
 app = typer.Typer(help="Create, list, disable and erase accounts.", no_args_is_help=True)
 client = typer.Typer(help="Clients of accounts.", no_args_is_help=True)
 app.add_typer(client, name="client")
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
+ClientId = Annotated[str, typer.Argument(help="Id of the client.")]
+Issuer = Annotated[str | None, typer.Option(help="Issuer of ARACHNE_TRUSTED_ISSUERS whose tokens speak for it.")]
+Claim = Annotated[str | None, typer.Option(help="What the issuer's account claim says in them.")]
 
 
 @app.command()
-def create(name: Name, json: Json = False, data_dir: DataDir = None) -> None:
+def create(
+    name: Name, issuer: Issuer = None, claim: Claim = None, json: Json = False, data_dir: DataDir = None
+) -> None:
     """Create an account with one client. The secret is shown this once."""
     from arachne import accounts
     from arachne.cli.connection import session_on
 
-    with session_on(load(data_dir)) as session:
+    settings = load(data_dir)
+    with session_on(settings) as session:
         made = accounts.create_account(session, name)
+        if issuer is not None or claim is not None:
+            accounts.bind_account(session, made.account_id, issuer, claim)
+    _warn_of_stranger(settings, issuer)
     print_record(asdict(made), as_json=json)
     say("Keep the client secret: it is not shown again.")
 
@@ -37,12 +47,14 @@ def list_all(json: Json = False, data_dir: DataDir = None) -> None:
             {
                 "account_id": account.account_id,
                 "name": account.name,
+                "issuer": account.issuer,
+                "claim": account.claim,
                 "created_at": account.created_at,
                 "disabled_at": account.disabled_at,
             }
             for account in accounts.list_accounts(session)
         ]
-    print_rows(rows, ["account_id", "name", "created_at", "disabled_at"], as_json=json)
+    print_rows(rows, ["account_id", "name", "issuer", "claim", "created_at", "disabled_at"], as_json=json)
 
 
 @app.command()
@@ -79,9 +91,60 @@ def erase(
     print_record(asdict(erased), as_json=json)
 
 
+@app.command()
+def enable(name: Name, data_dir: DataDir = None) -> None:
+    """Let a disabled account in again."""
+    from arachne import accounts
+    from arachne.cli.connection import session_on
+
+    with session_on(load(data_dir)) as session:
+        accounts.disable_account(session, name, enable=True)
+    say(f"{name} is enabled.")
+
+
+@app.command()
+def bind(name: Name, issuer: Issuer = None, claim: Claim = None, data_dir: DataDir = None) -> None:
+    """Let another issuer's tokens speak for an account; without --issuer and --claim, none any more."""
+    from arachne import accounts
+    from arachne.cli.connection import session_on
+
+    settings = load(data_dir)
+    with session_on(settings) as session:
+        accounts.bind_account(session, name, issuer, claim)
+    _warn_of_stranger(settings, issuer)
+    say(f"{name} is bound to {claim!r} of {issuer}." if issuer else f"{name} is bound to no other issuer.")
+
+
+def _warn_of_stranger(settings: Settings, issuer: str | None) -> None:
+    if issuer is not None and issuer not in {one.issuer for one in settings.trusted_issuers}:
+        say(f"ARACHNE_TRUSTED_ISSUERS, as read here, has no issuer {issuer!r}: its tokens are refused until it does.")
+
+
+@client.command("disable")
+def disable_client(client_id: ClientId, data_dir: DataDir = None) -> None:
+    """Disable a client: its tokens stop working at once."""
+    from arachne import accounts
+    from arachne.cli.connection import session_on
+
+    with session_on(load(data_dir)) as session:
+        accounts.disable_client(session, client_id)
+    say(f"{client_id} is disabled.")
+
+
+@client.command("enable")
+def enable_client(client_id: ClientId, data_dir: DataDir = None) -> None:
+    """Let a disabled client in again."""
+    from arachne import accounts
+    from arachne.cli.connection import session_on
+
+    with session_on(load(data_dir)) as session:
+        accounts.disable_client(session, client_id, enable=True)
+    say(f"{client_id} is enabled.")
+
+
 @client.command()
 def rotate(
-    client_id: Annotated[str, typer.Argument(help="Id of the client.")],
+    client_id: ClientId,
     grace: Annotated[float, typer.Option(min=0, help="Seconds the old secret goes on working.")] = 86_400,
     json: Json = False,
     data_dir: DataDir = None,

@@ -1,15 +1,17 @@
-"""`arachne token`: an access token for the operator. `arachne rotate-keys`: a new key to sign tokens with."""
+"""`arachne token`: an access token for the operator. `revoke`: it is refused. `rotate-keys`: a new key signs."""
 
 from typing import Annotated
 
 import typer
 
 from arachne.cli.options import DataDir, load
+from arachne.cli.output import say
 
 
 def register(app: typer.Typer) -> None:
     """Add this command to `app`."""
     app.command("token")(token)
+    app.command("revoke")(revoke)
     app.command("rotate-keys")(rotate_keys)
 
 
@@ -33,7 +35,31 @@ def token(
     typer.echo(issued)
 
 
-def rotate_keys(data_dir: DataDir = None) -> None:
+def revoke(
+    token: Annotated[str, typer.Argument(help="The token, or its id (`jti`).")],
+    issuer: Annotated[str | None, typer.Option(help="Who issued it; this service, if only an id is given.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Refuse one token from now on, in every process."""
+    from arachne.cli.connection import session_on
+    from arachne.embedded.instance import attach
+    from arachne.standing import revoke_token
+    from arachne.tokens import read_token
+
+    settings = attach(load(data_dir), needs=["database_url"])
+    jti: object = token
+    if token.count(".") == 2:
+        read = read_token(token)
+        jti, issuer = read.claims.get("jti"), issuer or read.issuer
+    with session_on(settings) as session:
+        revoke_token(session, issuer or settings.require_base_url().base_url, str(jti))
+    say(f"{jti} is revoked.")
+
+
+def rotate_keys(
+    withdraw: Annotated[bool, typer.Option(help="Refuse all tokens of the former keys, as after a leak.")] = False,
+    data_dir: DataDir = None,
+) -> None:
     """Sign tokens with a new key from now on; those of the old one stay valid until they expire. Prints its id."""
     from arachne import signing_keys
     from arachne.cli.connection import session_on
@@ -43,5 +69,5 @@ def rotate_keys(data_dir: DataDir = None) -> None:
     settings = attach(load(data_dir), needs=["database_url"])
     box = open_secret_box(settings)
     with session_on(settings) as session:
-        kid = signing_keys.rotate_keys(session, box)
+        kid = signing_keys.rotate_keys(session, box, withdraw=withdraw)
     typer.echo(kid)

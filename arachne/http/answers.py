@@ -70,6 +70,7 @@ async def answer_poll(
     view = f"{with_results} {after_index}"
     if wait_s:
         await _await_change(request, parts, caller, job_id, view=view, wait_s=wait_s)
+        await parts.authenticator.recheck(caller)
     shown = await parts.database.run(
         show_job,
         caller.account_id,

@@ -12,6 +12,7 @@ from arachne.http.hosts import HostsMiddleware
 from arachne.http.parts import Parts, open_parts
 from arachne.http.problems import ProblemsMiddleware
 from arachne.http.routes import all_resources
+from arachne.http.security import allow_origins, common_headers
 from arachne.http.usage_log import UsageLogMiddleware
 from arachne.settings import Settings
 
@@ -54,7 +55,8 @@ class App:
         async with open_parts(self.settings) as parts:
             starlette.state.parts = parts
             logged = UsageLogMiddleware(ProblemsMiddleware(self._inner), parts.usage_log)
-            self._app = DrainingMiddleware(ExchangeMiddleware(logged))
+            open_to = allow_origins(logged, self.settings)
+            self._app = DrainingMiddleware(ExchangeMiddleware(open_to, common_headers(self.settings)))
             yield
 
 

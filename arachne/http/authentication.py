@@ -8,14 +8,24 @@ from collections.abc import Mapping
 from joserfc.jwk import Key, OKPKey
 from starlette.datastructures import Headers
 
-from arachne.accounts import check_standing
 from arachne.database import AsyncDatabase, Transaction
 from arachne.errors import InsufficientScope, InvalidToken, Unavailable
 from arachne.http.exchange import Caller, Exchange
 from arachne.schemas.token import Scope
 from arachne.settings import Settings
 from arachne.signing_keys import public_keys
-from arachne.tokens import AccessToken, Issuer, audience_of, read_key_id, verify_token
+from arachne.standing import Credential, check_standing
+from arachne.tokens import (
+    AccessToken,
+    Issuer,
+    RemoteKeys,
+    UnverifiedToken,
+    our_issuer,
+    read_token,
+    require_algorithm,
+    trusted_issuers,
+    verify_token,
+)
 
 REFRESH_S = 60.0
 PAUSE_S = 0.1
@@ -72,12 +82,13 @@ class KeyRing:
 
 
 class Authenticator:
-    """Turns bearer tokens into callers."""
+    """Turns bearer tokens, our own and those of trusted issuers, into callers."""
 
     def __init__(self, settings: Settings, database: AsyncDatabase) -> None:
-        self._settings = settings
         self._database = database
-        self._ring = KeyRing(database)
+        ours = our_issuer(settings)
+        self._trusted: dict[str, tuple[Issuer, KeyRing | RemoteKeys]] = {**trusted_issuers(settings)}
+        self._trusted[ours.name] = ours, KeyRing(database)
 
     async def authenticate(self, request_headers: Headers, exchange: Exchange) -> Caller:
         """The caller, also noted on the exchange.
@@ -86,29 +97,41 @@ class Authenticator:
             InvalidToken: no token, or one that is not acceptable.
             AccountUnknown: its account is unknown or disabled.
         """
-        token = _bearer(request_headers, exchange)
-        verified = await self._verify(token)
-        plan = await self._database.run(
-            lambda tx: check_standing(
-                tx.session, account_id=verified.account_id, client_id=verified.client_id, jti=verified.jti
-            )
-        )
+        verified = await self._verify(read_token(_bearer(request_headers, exchange)))
+        credential = Credential.of(verified)
+        standing = await self._database.run(lambda tx: check_standing(tx.session, credential))
         exchange.caller = Caller(
-            account_id=verified.account_id,
+            account_id=standing.account_id,
             subject=verified.subject,
             client_id=verified.client_id,
             scopes=verified.scopes,
             expires_at=verified.expires_at,
-            rates=plan.rates,
+            rates=standing.plan.rates,
+            credential=credential,
         )
         return exchange.caller
 
-    async def _verify(self, token: str) -> AccessToken:
-        key_id = read_key_id(token)
-        if key_id is None:
-            raise InvalidToken("The token is no JWT of ours.")
-        keys = await self._ring.keys_for(key_id)
-        return verify_token(token, Issuer(self._settings.base_url, audience_of(self._settings), keys))
+    async def recheck(self, caller: Caller) -> None:
+        """Nothing, where the caller's token is still good after a long wait.
+
+        Raises:
+            InvalidToken, AccountUnknown: it has been revoked, or its client or account disabled.
+        """
+        await self._database.run(lambda tx: check_standing(tx.session, caller.credential))
+
+    async def close(self) -> None:
+        """End what is under way."""
+        for _, keys in self._trusted.values():
+            if isinstance(keys, RemoteKeys):
+                await keys.close()
+
+    async def _verify(self, token: UnverifiedToken) -> AccessToken:
+        found = self._trusted.get(token.issuer or "")
+        if found is None:
+            raise InvalidToken("The token is from an issuer that is not trusted here.")
+        issuer, keys = found
+        require_algorithm(token, issuer)  # before anybody is asked for keys
+        return verify_token(token, issuer, await keys.keys_for(token.key_id))
 
 
 def require_scope(caller: Caller, scope: Scope, exchange: Exchange) -> None:

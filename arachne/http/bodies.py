@@ -29,6 +29,7 @@ JSON = "application/json"
 MAX_SMALL_BYTES = 1024 * 1024
 IDLE_S = 30.0  # a body that stops for so long won't come any more
 TOTAL_S = 600.0
+SMALL_TOTAL_S = 60.0  # for bodies of which no large one is taken
 _SMALL_JSON_BYTES = 1024 * 1024
 
 
@@ -43,8 +44,10 @@ def check_length(headers: Headers, max_bytes: int) -> None:
         raise _too_large(max_bytes)
 
 
-def bound(receive: Receive, max_bytes: int, *, idle_s: float = IDLE_S, total_s: float = TOTAL_S) -> Receive:
+def bound(receive: Receive, max_bytes: int, *, idle_s: float = IDLE_S, total_s: float | None = None) -> Receive:
     """`receive` that raises RequestTooLarge over `max_bytes`, and MalformedRequest where the body comes too slowly."""
+    if total_s is None:
+        total_s = TOTAL_S if max_bytes > MAX_SMALL_BYTES else SMALL_TOTAL_S
     seen, ends_s, over = 0, asyncio.get_running_loop().time() + total_s, False
 
     async def bounded() -> Message:

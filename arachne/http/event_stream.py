@@ -11,7 +11,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from arachne.http.departure import stay
+from arachne.http.exchange import Caller
 from arachne.http.protocol import ABORT
+from arachne.http.standing_watch import StandingWatch
 from arachne.http.waiting import JobWatcher, Sight, Subscription
 from arachne.webhooks.history import JobEvent
 from arachne.webhooks.outbox import TERMINAL_EVENTS
@@ -27,17 +29,23 @@ class _StuckReaderError(Exception):
 
 
 class EventStream(Response):
-    """The events of a job after one, to its terminal one or until `ends_at`; a comment where there is none for long."""
+    """The events of a job after one, to its terminal one or for as long as the caller's token is good.
+
+    A comment where there is none for long.
+    """
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, watcher: JobWatcher, job_id: str, *, after: int, ends_at: datetime) -> None:
+    def __init__(
+        self, watcher: JobWatcher, standing: StandingWatch, caller: Caller, job_id: str, *, after: int
+    ) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"})  # proxies are not to hold events back
         del self.headers["content-length"]
         self._watcher = watcher
+        self._standing = standing
+        self._caller = caller
         self._job_id = job_id
         self._after = after
-        self._ends_at = ends_at
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -55,10 +63,16 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_until_end(self, subscription: Subscription, send: Send) -> None:
-        left_s = (self._ends_at - datetime.now(UTC)).total_seconds()
+        left_s = (self._caller.expires_at - datetime.now(UTC)).total_seconds()
         try:
             async with asyncio.timeout(left_s) as limit:
-                await self._send_all(subscription, send)
+
+                def end() -> None:
+                    if not limit.expired():
+                        limit.reschedule(asyncio.get_running_loop().time())
+
+                with self._standing.watch(self._caller.credential, end):
+                    await self._send_all(subscription, send)
         except TimeoutError:
             if not limit.expired():
                 raise

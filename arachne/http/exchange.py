@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from arachne.http.limiter import Verdict
 from arachne.ids import new_id
+from arachne.standing import Credential
 
 _KEPT_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 
@@ -26,6 +27,7 @@ class Caller:
     scopes: frozenset[str]
     expires_at: datetime
     rates: Mapping[str, str]
+    credential: Credential
 
 
 @dataclass
@@ -58,8 +60,9 @@ def caller_of(connection: HTTPConnection) -> Caller:
 class ExchangeMiddleware:
     """Gives each request its id (an incoming one of acceptable form is kept) and each answer its common headers."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, common_headers: Mapping[str, str]) -> None:
         self.app = app
+        self.common_headers = common_headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -74,8 +77,8 @@ class ExchangeMiddleware:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = exchange.request_id
-                headers.setdefault("X-Content-Type-Options", "nosniff")
-                headers.setdefault("Cache-Control", "no-store")
+                for name, value in self.common_headers.items():
+                    headers.setdefault(name, value)
                 for name, value in exchange.headers.items():
                     headers[name] = value
             await send(message)

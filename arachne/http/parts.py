@@ -18,6 +18,7 @@ from arachne.errors import SetupError
 from arachne.http.authentication import Authenticator
 from arachne.http.limiter import Limiter
 from arachne.http.readiness import ReadinessProbe
+from arachne.http.standing_watch import StandingWatch
 from arachne.http.uploads import Uploads
 from arachne.http.usage_log import UsageLog
 from arachne.http.waiting import JobWatcher
@@ -26,6 +27,7 @@ from arachne.secretbox import SecretBox, open_secret_box
 from arachne.settings import Settings
 from arachne.spool import SpoolBudget
 from arachne.storage import Storage, start_storage
+from arachne.tokens import trusted_issuers
 
 LOADING = 2  # images or large JSON bodies held in memory at once to be looked at, however many requests there are
 ERASING = 2  # jobs erased at once, each in a thread
@@ -44,6 +46,7 @@ class Parts:
     authenticator: Authenticator
     usage_log: UsageLog
     watcher: JobWatcher
+    standing: StandingWatch
     waker: Waker
     announcer: Announcer
     cache: VisionCache
@@ -67,7 +70,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
     """
     _check(settings)
     parts = _open(settings, await start_storage(settings))
-    resident = (parts.usage_log.run(), parts.watcher.run(), parts.watcher.follow())
+    resident = (parts.usage_log.run(), parts.watcher.run(), parts.watcher.follow(), parts.standing.run())
     tasks = [asyncio.create_task(work) for work in resident]
     erasures = ErasureWatch(parts.records, parts.cache)
     erasures.start()
@@ -84,6 +87,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
         await asyncio.to_thread(parts.announcer.close)
         await asyncio.to_thread(parts.waker.close)
         await asyncio.to_thread(parts.cache.close)
+        await parts.authenticator.close()
         await parts.usage_log.flush()
         await parts.readiness.close()
         await parts.limiter.close()
@@ -93,9 +97,8 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
 def _check(settings: Settings) -> None:
     if settings.database_url is None or settings.redis_url is None:
         raise SetupError("Set ARACHNE_DATABASE_URL and ARACHNE_REDIS_URL, or run `arachne up`, which brings its own.")
-    if settings.trusted_issuers:
-        raise SetupError("This version accepts its own tokens only. Unset ARACHNE_TRUSTED_ISSUERS.")
-    image_policy(settings), webhook_policy(settings)  # entries that can't be read are told now, not to clients later
+    # What can't be read or used is told now, not to clients later.
+    image_policy(settings), webhook_policy(settings), trusted_issuers(settings)
 
 
 def _open(settings: Settings, storage: Storage) -> Parts:
@@ -114,6 +117,7 @@ def _open(settings: Settings, storage: Storage) -> Parts:
         authenticator=Authenticator(settings, database),
         usage_log=UsageLog(database),
         watcher=JobWatcher(database),
+        standing=StandingWatch(database),
         waker=waker,
         announcer=announcer,
         cache=cache,

@@ -1,15 +1,20 @@
 """The API process: uvicorn around the application, without an access log (that is the usage log's part)."""
 
 import ctypes
+import logging
+import resource
 from types import FrameType
 
 import uvicorn
 
 from arachne.http.app import App, create_app
-from arachne.http.protocol import HttpProtocol
+from arachne.http.protocol import SPARE_CONNECTIONS, bounded_protocol
+from arachne.http.security import common_headers
 from arachne.settings import Settings
 
+log = logging.getLogger(__name__)
 KEEP_ALIVE_S = 75
+OTHER_FILES = 512  # databases, uploads on disk, libraries
 SHUTDOWN_S = 20
 BACKLOG = 1024
 M_ARENA_MAX, ARENAS = -8, 2  # malloc.h of glibc
@@ -23,6 +28,7 @@ def serve(settings: Settings) -> None:
         SystemExit: the address is taken, or a part could not be opened.
     """
     limit_arenas()
+    allow_files(settings.max_connections + SPARE_CONNECTIONS + OTHER_FILES)
     app = create_app(settings)
     DrainingServer(configure(app, settings), app).run()
 
@@ -35,6 +41,19 @@ def limit_arenas() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_ARENA_MAX, ARENAS)
+
+
+def allow_files(number: int) -> None:
+    """As many open files as that, or as the system lets us: connections are files, and few are allowed by default."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < number:
+        log.warning(
+            "%d files may be open here, %d are needed for ARACHNE_MAX_CONNECTIONS: lower it or raise the limit",
+            hard, number,
+        )  # fmt: skip
+        number = hard
+    if soft != resource.RLIM_INFINITY and soft < number:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
 
 
 class DrainingServer(uvicorn.Server):
@@ -57,7 +76,7 @@ def configure(app: App, settings: Settings) -> uvicorn.Config:
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http=HttpProtocol,
+        http=bounded_protocol(common_headers(settings), settings.max_connections),
         ws="none",
         lifespan="on",
         access_log=False,

@@ -19,7 +19,8 @@ DELETE FROM idempotency_key WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM idempotency_key WHERE expires_at < now() LIMIT :batch FOR UPDATE SKIP LOCKED))
 """)
 _TOKENS = text("""
-DELETE FROM revoked_token WHERE jti = ANY(ARRAY(SELECT jti FROM revoked_token WHERE expires_at < now() LIMIT :batch))
+DELETE FROM revoked_token WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM revoked_token WHERE expires_at < now() LIMIT :batch FOR UPDATE SKIP LOCKED))
 """)
 _ERASED = text("""
 DELETE FROM erased_result WHERE result_id = ANY(ARRAY(

@@ -207,8 +207,8 @@ def test_keys_and_tokens_are_forgotten(service) -> None:
         "INSERT INTO idempotency_key (account_id, key, holder, lease_until, expires_at) VALUES "
         "('a', 'old', gen_random_uuid(), now(), now() - interval '1 s'), "
         "('a', 'new', gen_random_uuid(), now(), now() + interval '1 h'); "
-        "INSERT INTO revoked_token (jti, expires_at) VALUES "
-        "('old', now() - interval '1 s'), ('new', now() + interval '1 h') RETURNING 1"
+        "INSERT INTO revoked_token (issuer, jti, expires_at) VALUES "
+        "('i', 'old', now() - interval '1 s'), ('i', 'new', now() + interval '1 h') RETURNING 1"
     )
     Housekeeping(service.database, service.settings, service.storage).forget()
     assert service.scalar("SELECT string_agg(key, ' ') FROM idempotency_key") == "new"

@@ -2,7 +2,6 @@
 
 import json
 import socket
-from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -11,59 +10,13 @@ import pytest
 import redis
 
 from arachne import __version__, formats, logs
-from arachne.accounts import find_account, find_client, secret_matches
 from arachne.cli.checks import examine
-from arachne.database import Database
 from arachne.embedded import datadir
 from arachne.embedded.instance import Instance, announce, attach
 from arachne.errors import SetupError
 from arachne.settings import Settings
-from arachne.signing_keys import public_keys
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.mark.usefixtures("connected")
-def test_account_is_created_listed_and_disabled(run: Run, database: Database) -> None:
-    """`create --json` prints exactly the three members, `list --json` what there is, `disable` what it says."""
-    code, out, err = run("account", "create", "acme", "--json")
-    made = json.loads(out)
-    assert (code, set(made)) == (0, {"account_id", "client_id", "client_secret"})
-    assert made["client_secret"] not in err
-    assert run("account", "disable", "acme")[0] == 0
-    listed = json.loads(run("account", "list", "--json")[1])
-    assert [(row["account_id"], row["name"]) for row in listed] == [(made["account_id"], "acme")]
-    assert listed[0]["disabled_at"].endswith("Z")
-    with database.transaction() as transaction:
-        assert find_account(transaction.session, "acme").disabled_at is not None
-
-
-@pytest.mark.usefixtures("connected")
-def test_client_gets_a_new_secret(run: Run, database: Database) -> None:
-    """`account client rotate` prints it once; the old one works on for as long as asked."""
-    made = json.loads(run("account", "create", "acme", "--json")[1])
-    code, out, err = run("account", "client", "rotate", made["client_id"], "--grace", "0", "--json")
-    rotated = json.loads(out)
-    assert (code, rotated["client_id"]) == (0, made["client_id"])
-    assert rotated["client_secret"] not in err
-    with database.transaction() as transaction:
-        client = find_client(transaction.session, made["client_id"])
-    assert secret_matches(client, rotated["client_secret"])
-    assert not secret_matches(client, made["client_secret"])
-    assert run("account", "client", "rotate", "cli_nobody")[0] == 1
-
-
-@pytest.mark.usefixtures("connected")
-def test_rotated_keys_sign_and_old_ones_verify(run: Run, database: Database) -> None:
-    """`rotate-keys` prints the id of the key that signs from now on; the former one stays published."""
-    run("account", "create", "acme")
-    run("token", "acme")
-    code, out, _ = run("rotate-keys")
-    with database.transaction() as transaction:
-        published = [key["kid"] for key in public_keys(transaction.session)]
-    assert (code, published[0], len(published)) == (0, out.strip(), 2)
-    header = run("token", "acme")[1].partition(".")[0]
-    assert json.loads(urlsafe_b64decode(header + "=="))["kid"] == out.strip()
 
 
 @pytest.mark.usefixtures("connected")
@@ -100,18 +53,6 @@ def test_doctor_takes_a_redis_that_hides_its_settings(monkeypatch: pytest.Monkey
     monkeypatch.setattr(redis.Redis, "config_get", refuse)
     checks = {check.name: check for check in examine(Settings(redis_url=redis_url))}
     assert (checks["redis"].state, bool(checks["redis"].mend)) == ("warning", True)
-
-
-@pytest.mark.usefixtures("connected")
-def test_token_prints_the_token_alone(run: Run) -> None:
-    """One JWT on stdout; an unknown account is refused with exit code 1."""
-    run("account", "create", "acme", "--json")
-    code, out, err = run("token", "acme", "--scope", "vision:read")
-    assert (code, err) == (0, "")
-    assert [len(part) > 0 for part in out.strip().split(".")] == [True] * 3
-    code, out, err = run("token", "nobody")
-    assert (code, out) == (1, "")
-    assert err.startswith("arachne: ")
 
 
 def test_commands_find_the_running_service(tmp_path: Path, database_url: str, run: Run) -> None:

@@ -1,34 +1,25 @@
-"""Tokens as attackers and careless libraries make them. Each entry of `FORGED` has one fault."""
+"""Tokens as attackers and careless libraries make them. Each has one fault, whoever's issuer it is aimed at."""
 
 import base64
 import json
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from joserfc import jws
 from joserfc.jwk import Key, OctKey, OKPKey, RSAKey
 
-from arachne.tokens import Issuer
-
-ISSUER, AUDIENCE = "https://arachne.test", "https://arachne.test/api"
-NOW_S = 1_800_000_000
-KEY, OTHER, ENCRYPTING = (
-    OKPKey.generate_key("Ed25519", {"kid": kid, "use": use})
-    for kid, use in (("k1", "sig"), ("k2", "sig"), ("enc", "enc"))
-)
+MISSING = object()
 _short = rsa.generate_private_key(public_exponent=65537, key_size=1024)
 RSA, SHORT_RSA = RSAKey.generate_key(2048, {"kid": "rsa"}), RSAKey(_short, _short, {"kid": "short"})
+ENCRYPTING = OKPKey.generate_key("Ed25519", {"kid": "enc", "use": "enc"})
 EMPTY = OctKey.import_key(b"0" * 32, {"kid": "oct"})
-KEYS: dict[str, Key] = {"k1": KEY, "k2": OTHER, "enc": ENCRYPTING, "rsa": RSA, "short": SHORT_RSA, "oct": EMPTY}
-TRUSTED = Issuer(ISSUER, AUDIENCE, KEYS)
-TRUSTED_RSA = Issuer(ISSUER, AUDIENCE, KEYS, algorithms=("Ed25519", "RS256", "HS256"))
 
-HEADER = {"alg": "Ed25519", "typ": "at+jwt", "kid": "k1"}
-CLAIMS = {
-    "iss": ISSUER, "aud": AUDIENCE, "sub": "cli_1", "client_id": "cli_1", "account": "acc_1", "iat": NOW_S - 10,
-    "exp": NOW_S + 600, "jti": "tok_1", "scope": "vision:read vision:write",
-}  # fmt: skip
-MISSING = object()
+
+def new_key(kid: str) -> OKPKey:
+    """An Ed25519 key for signatures."""
+    return OKPKey.generate_key("Ed25519", {"kid": kid, "use": "sig"})
 
 
 def b64(data: bytes | str) -> str:
@@ -36,143 +27,204 @@ def b64(data: bytes | str) -> str:
     return base64.urlsafe_b64encode(data.encode() if isinstance(data, str) else data).decode().rstrip("=")
 
 
-def seal(header: str, payload: str, key: Key = KEY, alg: str = "Ed25519") -> str:
+def seal(header: str, payload: str, key: Key, alg: str = "Ed25519") -> str:
     """A token of these very texts, signed as `alg` says, whatever the header claims."""
     signing_input = f"{b64(header)}.{b64(payload)}"
     model = jws.JWSRegistry.algorithms[alg]
     return f"{signing_input}.{b64(model.sign(signing_input.encode(), key))}"  # type: ignore[attr-defined]
 
 
-def token(header: dict[str, Any] | None = None, claims: dict[str, Any] | None = None, **how: Any) -> str:
-    """A token with some members changed, or left out where they are MISSING."""
-    heads = {name: value for name, value in (HEADER | (header or {})).items() if value is not MISSING}
-    body = {name: value for name, value in (CLAIMS | (claims or {})).items() if value is not MISSING}
-    return seal(json.dumps(heads), json.dumps(body), **how)
+@dataclass
+class Forge:
+    """Makes tokens in an issuer's name, with its keys `key` and `other`, as if it were `now_s`."""
+
+    issuer: str = "https://issuer.test"
+    audience: str = "https://arachne.test/api"
+    account: str = "acc_1"
+    account_claim: str = "account"
+    now_s: int = 1_800_000_000
+    key: OKPKey = field(default_factory=lambda: new_key("k1"))
+    other: OKPKey = field(default_factory=lambda: new_key("k2"))
+
+    @property
+    def keys(self) -> dict[str, Key]:
+        """All keys by id, those included that no issuer should publish."""
+        listed = [self.key, self.other, ENCRYPTING, RSA, SHORT_RSA, EMPTY]
+        return {str(key.kid): key for key in listed}
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The header of a good token."""
+        return {"alg": "Ed25519", "typ": "at+jwt", "kid": self.key.kid}
+
+    @property
+    def claims(self) -> dict[str, Any]:
+        """The claims of a good token."""
+        return {
+            "iss": self.issuer, "aud": self.audience, "sub": "cli_1", "client_id": "cli_1",
+            self.account_claim: self.account, "iat": self.now_s - 10, "exp": self.now_s + 600, "jti": "tok_1",
+            "scope": "vision:read vision:write usage:read",
+        }  # fmt: skip
+
+    @cached_property
+    def good(self) -> str:
+        """A token without a fault."""
+        return self.token()
+
+    def token(self, header: dict[str, Any] | None = None, claims: dict[str, Any] | None = None, **how: Any) -> str:
+        """A token with some members changed, or left out where they are MISSING."""
+        heads = {name: value for name, value in (self.header | (header or {})).items() if value is not MISSING}
+        body = {name: value for name, value in (self.claims | (claims or {})).items() if value is not MISSING}
+        return self.seal(json.dumps(heads), json.dumps(body), **how)
+
+    def seal(self, header: str, payload: str, key: Key | None = None, alg: str = "Ed25519") -> str:
+        """A token of these very texts, signed with the issuer's key if with no other."""
+        return seal(header, payload, key or self.key, alg)
+
+    def forged(self) -> dict[str, str]:
+        """One token a fault, by what the fault is."""
+        return headers(self) | times(self) | claimed(self) | forms(self)
 
 
-GOOD = token()
-_PUBLIC = OctKey(KEY.as_pem(private=False), KEY.as_pem(private=False), {"kid": "k1"})
-_head, _payload, _signature = GOOD.split(".")
-_altered = _signature[:-1] + ("A" if _signature[-1] != "A" else "Q")
+def headers(forge: Forge) -> dict[str, str]:
+    """Faults of the header."""
+    pem = forge.key.as_pem(private=False)
+    public = OctKey(pem, pem, {"kid": forge.key.kid})
+    kid, (_, middle, signature) = forge.key.kid, forge.good.split(".")
+    return {
+        "HS256 with the public key": forge.token({"alg": "HS256"}, key=public, alg="HS256"),
+        "HS256 with an empty key's id": forge.token({"alg": "HS256", "kid": "oct"}, key=EMPTY, alg="HS256"),
+        "algorithm outside the list": forge.token({"alg": "RS256", "kid": "rsa"}, key=RSA, alg="RS256"),
+        "EdDSA": forge.token({"alg": "EdDSA"}),
+        "another kind of key": forge.token({"kid": "rsa"}),
+        "key for encryption": forge.token({"kid": "enc"}, key=ENCRYPTING),
+        "jwk": forge.token({"jwk": forge.other.as_dict(private=False)}, key=forge.other),
+        "jku": forge.token({"jku": "https://evil.test/jwks.json"}),
+        "x5u": forge.token({"x5u": "https://evil.test/cert"}),
+        "x5c": forge.token({"x5c": ["AAAA"]}),
+        "kid unknown": forge.token({"kid": "k9"}),
+        "kid missing": forge.token({"kid": MISSING}),
+        "kid traversal": forge.token({"kid": "../../../dev/null"}),
+        "kid number": forge.token({"kid": 1}),
+        "kid list": forge.token({"kid": [kid]}),
+        "kid null": forge.token({"kid": None}),
+        "k2's id signed by k1": forge.token({"kid": forge.other.kid}),
+        "typ missing": forge.token({"typ": MISSING}),
+        "typ empty": forge.token({"typ": ""}),
+        "typ JWT": forge.token({"typ": "JWT"}),
+        "typ null": forge.token({"typ": None}),
+        "typ list": forge.token({"typ": ["at+jwt"]}),
+        "alg missing": forge.token({"alg": MISSING}),
+        "alg null": forge.token({"alg": None}),
+        "alg list": forge.token({"alg": ["Ed25519"]}),
+        "b64 false": forge.token({"b64": False}),
+        "b64 false and critical": forge.token({"b64": False, "crit": ["b64"]}),
+        **{f"crit {value!r}": forge.token({"crit": value}) for value in (5, None, [], [[1]], ["exp"], "exp", {})},
+        "header list": _raw(forge, "[]"),
+        "header string": _raw(forge, '"at+jwt"'),
+        "header number": _raw(forge, "5"),
+        "header null": _raw(forge, "null"),
+        "header no JSON": _raw(forge, "{"),
+        "header not UTF-8": f"{b64(bytes([0xFF, 0xFE]))}.{middle}.{signature}",
+        "duplicate alg": _raw(forge, f'{{"alg":"none","typ":"at+jwt","kid":"{kid}","alg":"Ed25519"}}'),
+        "RSA of 1,024 bits": forge.token({"alg": "RS256", "kid": "short"}, key=SHORT_RSA, alg="RS256"),
+        **{f"alg {alg}": _unsigned(forge, alg) for alg in ("none", "None", "NONE", "nOnE")},
+    }
 
 
-def _raw(members: str) -> str:
+def times(forge: Forge) -> dict[str, str]:
+    """Faults of the moments."""
+    now_s, head, payload = forge.now_s, json.dumps(forge.header), json.dumps(forge.claims)
+    return {
+        "exp past": forge.token(claims={"exp": now_s - 1}),
+        "exp now": forge.token(claims={"exp": now_s}),
+        "exp missing": forge.token(claims={"exp": MISSING}),
+        "exp string": forge.token(claims={"exp": str(now_s + 600)}),
+        "exp true": forge.token(claims={"exp": True}),
+        "exp null": forge.token(claims={"exp": None}),
+        "exp NaN": forge.token(claims={"exp": float("nan")}),
+        "exp infinite": forge.token(claims={"exp": float("inf")}),
+        "exp 1e400": forge.seal(head, payload.replace(str(now_s + 600), "1e400")),
+        "exp huge": forge.token(claims={"exp": 10**30}),
+        "exp negative": forge.token(claims={"exp": -1}),
+        "exp list": forge.token(claims={"exp": [now_s + 600]}),
+        "nbf future": forge.token(claims={"nbf": now_s + 300}),
+        "nbf string": forge.token(claims={"nbf": "now"}),
+        "iat missing": forge.token(claims={"iat": MISSING}),
+        "iat future": forge.token(claims={"iat": now_s + 300}),
+        "iat string": forge.token(claims={"iat": "now"}),
+        "lifetime over the cap": forge.token(claims={"exp": now_s + 90_000}),
+    }
+
+
+def claimed(forge: Forge) -> dict[str, str]:
+    """Faults of the other claims."""
+    head = json.dumps(forge.header)
+    named = {"sub": "sub", "client_id": "client_id", "jti": "jti", "account": forge.account_claim}
+    return {
+        "iss another": forge.token(claims={"iss": "https://evil.test"}),
+        "iss with a slash": forge.token(claims={"iss": forge.issuer + "/"}),
+        "iss list": forge.token(claims={"iss": [forge.issuer]}),
+        "iss missing": forge.token(claims={"iss": MISSING}),
+        "aud superstring": forge.token(claims={"aud": forge.audience + "/more"}),
+        "aud substring": forge.token(claims={"aud": forge.audience[:-1]}),
+        "aud dict": forge.token(claims={"aud": {forge.audience: True}}),
+        "aud null": forge.token(claims={"aud": None}),
+        "aud missing": forge.token(claims={"aud": MISSING}),
+        "aud empty list": forge.token(claims={"aud": []}),
+        "aud list with a number": forge.token(claims={"aud": [forge.audience, 5]}),
+        **{f"{name} missing": forge.token(claims={claim: MISSING}) for name, claim in named.items()},
+        **{f"{name} empty": forge.token(claims={claim: ""}) for name, claim in named.items()},
+        **{f"{name} number": forge.token(claims={claim: 5}) for name, claim in named.items()},
+        "sub with NUL": forge.token(claims={"sub": "a\0b"}),
+        "sub half a surrogate pair": forge.token(claims={"sub": "\ud800"}),
+        "sub too long": forge.token(claims={"sub": "x" * 256}),
+        "scope number": forge.token(claims={"scope": 5}),
+        "scope dict": forge.token(claims={"scope": {"vision:read": True}}),
+        "scope list": forge.token(claims={"scope": ["vision:read"]}),
+        "claims list": forge.seal(head, "[]"),
+        "claims null": forge.seal(head, "null"),
+        "claims with a name twice": _claim(forge, ',"sub":"somebody else"'),
+    }
+
+
+def forms(forge: Forge) -> dict[str, str]:
+    """Faults of the three parts."""
+    good, (head_part, middle, signature) = forge.good, forge.good.split(".")
+    altered = signature[:-1] + ("A" if signature[-1] != "A" else "Q")
+    head, another = json.dumps(forge.header), forge.token(claims={forge.account_claim: "acc_2"}).split(".")[1]
+    return {
+        "empty": "",
+        "padded signature": good + "==",
+        "trailing junk": good + "AAAA",
+        "trailing newline": good + "\n",
+        "leading space": " " + good,
+        "altered last character": f"{head_part}.{middle}.{altered}",
+        "no signature": f"{head_part}.{middle}.",
+        "two parts": f"{head_part}.{middle}",
+        "five parts": f"{good}.AAAA.AAAA",
+        "standard alphabet": good.replace("-", "+").replace("_", "/") + "+",
+        "not ASCII": good[:-1] + "é",
+        "full-width digits": good[:-1] + "１",
+        "1 MB": good + "A" * 1_000_000,
+        "40,000 deep": forge.seal("[" * 40_000, "{}"),
+        "deep claims": forge.seal(head, '{"a":' * 1_500 + "1" + "}" * 1_500),
+        "another's payload": f"{head_part}.{another}.{signature}",
+    }
+
+
+def _raw(forge: Forge, members: str) -> str:
     """A token whose header is this very text."""
-    return seal(members, json.dumps(CLAIMS))
+    return forge.seal(members, json.dumps(forge.claims))
 
 
-def _claim(members: str) -> str:
+def _claim(forge: Forge, members: str) -> str:
     """A token with this text appended to its claims."""
-    return seal(json.dumps(HEADER), json.dumps(CLAIMS)[:-1] + members + "}")
+    return forge.seal(json.dumps(forge.header), json.dumps(forge.claims)[:-1] + members + "}")
 
 
-def _unsigned(alg: str) -> str:
-    return f"{b64(json.dumps(HEADER | {'alg': alg}))}.{_payload}."
+def _unsigned(forge: Forge, alg: str) -> str:
+    return f"{b64(json.dumps(forge.header | {'alg': alg}))}.{forge.good.split('.')[1]}."
 
 
-HEADERS: dict[str, str] = {
-    "HS256 with the public key": token({"alg": "HS256"}, key=_PUBLIC, alg="HS256"),
-    "HS256 with an empty key's id": token({"alg": "HS256", "kid": "oct"}, key=EMPTY, alg="HS256"),
-    "algorithm outside the list": token({"alg": "RS256", "kid": "rsa"}, key=RSA, alg="RS256"),
-    "EdDSA": token({"alg": "EdDSA"}),
-    "another kind of key": token({"kid": "rsa"}),
-    "key for encryption": token({"kid": "enc"}, key=ENCRYPTING),
-    "jwk": token({"jwk": OTHER.as_dict(private=False)}, key=OTHER),
-    "jku": token({"jku": "https://evil.test/jwks.json"}),
-    "x5u": token({"x5u": "https://evil.test/cert"}),
-    "x5c": token({"x5c": ["AAAA"]}),
-    "kid unknown": token({"kid": "k9"}),
-    "kid missing": token({"kid": MISSING}),
-    "kid traversal": token({"kid": "../../../dev/null"}),
-    "kid number": token({"kid": 1}),
-    "kid list": token({"kid": ["k1"]}),
-    "kid null": token({"kid": None}),
-    "k2's id signed by k1": token({"kid": "k2"}),
-    "typ missing": token({"typ": MISSING}),
-    "typ empty": token({"typ": ""}),
-    "typ JWT": token({"typ": "JWT"}),
-    "typ null": token({"typ": None}),
-    "typ list": token({"typ": ["at+jwt"]}),
-    "alg missing": token({"alg": MISSING}),
-    "alg null": token({"alg": None}),
-    "alg list": token({"alg": ["Ed25519"]}),
-    "b64 false": token({"b64": False}),
-    "b64 false and critical": token({"b64": False, "crit": ["b64"]}),
-    **{f"crit {value!r}": token({"crit": value}) for value in (5, None, [], [[1]], ["exp"], "exp", {})},
-    "header list": _raw("[]"),
-    "header string": _raw('"at+jwt"'),
-    "header number": _raw("5"),
-    "header null": _raw("null"),
-    "header no JSON": _raw("{"),
-    "header not UTF-8": f"{b64(bytes([0xFF, 0xFE]))}.{_payload}.{_signature}",
-    "duplicate alg": _raw('{"alg":"none","typ":"at+jwt","kid":"k1","alg":"Ed25519"}'),
-    **{f"alg {alg}": _unsigned(alg) for alg in ("none", "None", "NONE", "nOnE")},
-}
-
-TIMES: dict[str, str] = {
-    "exp past": token(claims={"exp": NOW_S - 1}),
-    "exp now": token(claims={"exp": NOW_S}),
-    "exp missing": token(claims={"exp": MISSING}),
-    "exp string": token(claims={"exp": str(NOW_S + 600)}),
-    "exp true": token(claims={"exp": True}),
-    "exp null": token(claims={"exp": None}),
-    "exp NaN": token(claims={"exp": float("nan")}),
-    "exp infinite": token(claims={"exp": float("inf")}),
-    "exp 1e400": seal(json.dumps(HEADER), json.dumps(CLAIMS).replace(str(NOW_S + 600), "1e400")),
-    "exp huge": token(claims={"exp": 10**30}),
-    "exp negative": token(claims={"exp": -1}),
-    "exp list": token(claims={"exp": [NOW_S + 600]}),
-    "nbf future": token(claims={"nbf": NOW_S + 300}),
-    "nbf string": token(claims={"nbf": "now"}),
-    "iat missing": token(claims={"iat": MISSING}),
-    "iat future": token(claims={"iat": NOW_S + 300}),
-    "iat string": token(claims={"iat": "now"}),
-    "lifetime over the cap": token(claims={"exp": NOW_S + 90_000}),
-}
-
-CLAIMED: dict[str, str] = {
-    "iss another": token(claims={"iss": "https://evil.test"}),
-    "iss with a slash": token(claims={"iss": ISSUER + "/"}),
-    "iss list": token(claims={"iss": [ISSUER]}),
-    "iss missing": token(claims={"iss": MISSING}),
-    "aud superstring": token(claims={"aud": AUDIENCE + "/more"}),
-    "aud substring": token(claims={"aud": AUDIENCE[:-1]}),
-    "aud dict": token(claims={"aud": {AUDIENCE: True}}),
-    "aud null": token(claims={"aud": None}),
-    "aud missing": token(claims={"aud": MISSING}),
-    "aud empty list": token(claims={"aud": []}),
-    "aud list with a number": token(claims={"aud": [AUDIENCE, 5]}),
-    **{f"{name} missing": token(claims={name: MISSING}) for name in ("sub", "client_id", "jti", "account")},
-    **{f"{name} empty": token(claims={name: ""}) for name in ("sub", "client_id", "jti", "account")},
-    **{f"{name} number": token(claims={name: 5}) for name in ("sub", "client_id", "jti", "account")},
-    "sub with NUL": token(claims={"sub": "a\0b"}),
-    "sub half a surrogate pair": token(claims={"sub": "\ud800"}),
-    "sub too long": token(claims={"sub": "x" * 256}),
-    "scope number": token(claims={"scope": 5}),
-    "scope dict": token(claims={"scope": {"vision:read": True}}),
-    "scope list": token(claims={"scope": ["vision:read"]}),
-    "claims list": seal(json.dumps(HEADER), "[]"),
-    "claims null": seal(json.dumps(HEADER), "null"),
-    "claims with a name twice": _claim(',"sub":"somebody else"'),
-}
-
-FORMS: dict[str, str] = {
-    "empty": "",
-    "padded signature": GOOD + "==",
-    "trailing junk": GOOD + "AAAA",
-    "trailing newline": GOOD + "\n",
-    "leading space": " " + GOOD,
-    "altered last character": f"{_head}.{_payload}.{_altered}",
-    "no signature": f"{_head}.{_payload}.",
-    "two parts": f"{_head}.{_payload}",
-    "five parts": f"{GOOD}.AAAA.AAAA",
-    "standard alphabet": GOOD.replace("-", "+").replace("_", "/") + "+",
-    "not ASCII": GOOD[:-1] + "é",
-    "full-width digits": GOOD[:-1] + "１",
-    "1 MB": GOOD + "A" * 1_000_000,
-    "40,000 deep": seal("[" * 40_000, "{}"),
-    "deep claims": seal(json.dumps(HEADER), '{"a":' * 1_500 + "1" + "}" * 1_500),
-    "another's payload": f"{_head}.{token(claims={'account': 'acc_2'}).split('.')[1]}.{_signature}",
-}
-
-FORGED = HEADERS | TIMES | CLAIMED | FORMS
+FAULTS = tuple(Forge().forged())

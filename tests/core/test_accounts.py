@@ -6,7 +6,7 @@ from sqlmodel import col, select
 
 from arachne import accounts
 from arachne.database import Database
-from arachne.errors import AccountUnknown, Conflict, InvalidToken, NotFound, RequestError
+from arachne.errors import Conflict, NotFound, RequestError
 from arachne.schemas.tables import ApiClient, AuditLog
 
 
@@ -51,28 +51,34 @@ def test_a_rotated_secret_works_beside_the_old_one_until_the_grace_ends(database
     assert accounts.secret_matches(client, rotated.client_secret)
 
 
-def test_disabling_stops_tokens_and_enabling_lets_them_in_again(database: Database) -> None:
+def test_an_account_is_bound_to_one_claim_of_an_issuer_that_no_other_has(database: Database) -> None:
+    for name in ("acme", "other"):
+        database.run(lambda tx, name=name: accounts.create_account(tx.session, name))
+    bind = ("https://issuer.test", "tenant-7")
+    bound = database.run(lambda tx: accounts.bind_account(tx.session, "acme", *bind))
+    assert (bound.issuer, bound.claim) == bind
+    with pytest.raises(Conflict):
+        database.run(lambda tx: accounts.bind_account(tx.session, "other", *bind))
+    database.run(lambda tx: accounts.bind_account(tx.session, "acme", None, None))
+    assert database.run(lambda tx: accounts.bind_account(tx.session, "other", *bind)).claim == "tenant-7"
+
+
+@pytest.mark.parametrize(
+    ("issuer", "claim"),
+    [("https://issuer.test", None), (None, "x"), ("", "x"), ("x", ""), ("x", "\0"), ("x", "y" * 256)],
+)
+def test_half_a_binding_is_none(database: Database, issuer: str | None, claim: str | None) -> None:
+    database.run(lambda tx: accounts.create_account(tx.session, "acme"))
+    with pytest.raises(RequestError):
+        database.run(lambda tx: accounts.bind_account(tx.session, "acme", issuer, claim))
+
+
+def test_a_disabled_client_gets_no_token_until_it_is_enabled(database: Database) -> None:
     made = database.run(lambda tx: accounts.create_account(tx.session, "acme"))
-
-    def check() -> str:
-        return database.run(
-            lambda tx: (
-                accounts.check_standing(
-                    tx.session, account_id=made.account_id, client_id=made.client_id, jti="tok_1"
-                ).plan_id
-            )
-        )
-
-    assert check() == "default"
-    database.run(lambda tx: accounts.disable_account(tx.session, "acme"))
+    database.run(lambda tx: accounts.disable_client(tx.session, made.client_id))
     assert database.run(lambda tx: accounts.find_client(tx.session, made.client_id)) is None
-    with pytest.raises(AccountUnknown):
-        check()
-    database.run(lambda tx: accounts.disable_account(tx.session, made.account_id, enable=True))
-    assert check() == "default"
-    database.run(lambda tx: tx.session.execute(text("INSERT INTO revoked_token VALUES ('tok_1', now())")))
-    with pytest.raises(InvalidToken):
-        check()
+    database.run(lambda tx: accounts.disable_client(tx.session, made.client_id, enable=True))
+    assert database.run(lambda tx: accounts.find_client(tx.session, made.client_id)) is not None
 
 
 def test_unknown_names_and_clients_are_not_found(database: Database) -> None:
@@ -80,6 +86,8 @@ def test_unknown_names_and_clients_are_not_found(database: Database) -> None:
         database.run(lambda tx: accounts.disable_account(tx.session, "nobody"))
     with pytest.raises(NotFound):
         database.run(lambda tx: accounts.rotate_client(tx.session, "cli_0"))
+    with pytest.raises(NotFound):
+        database.run(lambda tx: accounts.disable_client(tx.session, "cli_0"))
     assert database.run(lambda tx: tx.session.get(ApiClient, "cli_0")) is None
 
 

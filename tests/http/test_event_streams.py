@@ -11,9 +11,12 @@ from typing import Self
 import httpx
 import pytest
 
+from arachne.accounts import disable_account, disable_client
 from arachne.database import AsyncDatabase
 from arachne.http import event_stream
 from arachne.settings import Settings
+from arachne.standing import revoke_token
+from arachne.tokens import read_token
 from tests.http.conftest import Service
 from tests.http.pictures import png
 from tests.http.sending import MANY, ONE, send
@@ -232,3 +235,31 @@ async def test_head_answers_without_streaming(live: Service) -> None:
     job_id = await submit(live)
     response = await live.client.head(f"{JOBS}/{job_id}/events", headers=await live.headers())
     assert (response.status_code, response.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+
+
+@pytest.mark.parametrize("act", ["token", "client", "account"])
+async def test_a_stream_ends_soon_after_its_token_was_revoked(
+    live: Service, act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another process, or the command line, did it; a stream of another token goes on."""
+    monkeypatch.setattr(live.app.starlette.state.parts.standing, "_tick_s", 0.05)
+    job_id, account = await submit(live), await live.account("other")
+    form = {"grant_type": "client_credentials", "client_id": account.client_id, "client_secret": account.client_secret}
+    await live.execute(f"UPDATE job SET account_id = '{account.account_id}'")
+    tokens = [(await live.client.post("/api/auth/token", data=form)).json()["access_token"] for _ in range(2)]
+    jti = str(read_token(tokens[0]).claims["jti"])
+    acts = {
+        "token": lambda tx: revoke_token(tx.session, live.settings.base_url, jti),
+        "client": lambda tx: disable_client(tx.session, account.client_id),
+        "account": lambda tx: disable_account(tx.session, "other"),
+    }
+    async with opened(live, job_id, token=tokens[0]) as first, opened(live, job_id, token=tokens[1]) as second:
+        assert (first.status_code, second.status_code) == (200, 200)
+        await live.database.run(acts[act])
+        assert await first.aread() == b""
+        if act == "token":
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await second.aread()
+        else:
+            assert await second.aread() == b""

@@ -1,16 +1,22 @@
 """The token endpoint speaks RFC 6749, and its tokens verify with the published keys."""
 
+import asyncio
 import base64
+import threading
 
+import httpx
 import pytest
 from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
+from arachne import accounts
+from arachne.http.routes import token
 from tests.http.conftest import BASE_URL, Service
 
 URL = "/api/auth/token"
 GRANT = {"grant_type": "client_credentials"}
+authlib_client = pytest.mark.filterwarnings("ignore:The httpx module is deprecated")  # it has a newer one in mind
 
 
 async def test_credentials_in_the_form_give_a_token_the_published_keys_verify(service: Service) -> None:
@@ -24,11 +30,11 @@ async def test_credentials_in_the_form_give_a_token_the_published_keys_verify(se
     assert answer["expires_in"] == 3600
     assert answer["scope"].split() == ["vision:read", "vision:write", "webhooks:manage", "usage:read"]
     keys = (await service.client.get("/.well-known/jwks.json")).json()
-    token = jwt.decode(answer["access_token"], KeySet.import_key_set(keys), algorithms=["Ed25519"])
-    assert token.header["typ"] == "at+jwt"
-    assert token.claims["iss"] == BASE_URL
-    assert token.claims["account"] == account.account_id
-    assert token.claims["sub"] == token.claims["client_id"] == account.client_id
+    found = jwt.decode(answer["access_token"], KeySet.import_key_set(keys), algorithms=["Ed25519"])
+    assert found.header["typ"] == "at+jwt"
+    assert found.claims["iss"] == BASE_URL
+    assert found.claims["account"] == account.account_id
+    assert found.claims["sub"] == found.claims["client_id"] == account.client_id
 
 
 async def test_credentials_in_basic_authentication_and_a_narrower_scope(service: Service) -> None:
@@ -94,10 +100,69 @@ async def test_broken_basic_credentials_are_401(shared: Service, header: str) ->
     assert (response.status_code, response.json()["error"]) == (401, "invalid_client")
 
 
+@authlib_client
 async def test_guessing_is_limited_per_client(service: Service) -> None:
+    """And the refusal, a problem like all others, is an error for OAuth clients too, which read but `error`."""
     auth = ("cli_nobody", "guess")
-    statuses = [(await service.client.post(URL, data=GRANT, auth=auth)).status_code for _ in range(31)]
-    assert statuses == [401] * 30 + [429]
+    answers = [await service.client.post(URL, data=GRANT, auth=auth) for _ in range(31)]
+    assert [answer.status_code for answer in answers] == [401] * 30 + [429]
+    refused = answers[-1]
+    assert (refused.json()["code"], refused.json()["error"]) == ("rate_limited", "temporarily_unavailable")
+    assert int(refused.headers["retry-after"]) >= 1
+    from authlib.integrations.httpx_client import OAuth2Client, OAuthError
+
+    with pytest.raises(OAuthError):
+        OAuth2Client().parse_response_token(refused)
+
+
+async def test_guessing_is_limited_per_address(service: Service) -> None:
+    statuses = [
+        (await service.client.post(URL, data=GRANT, auth=(f"cli_{number}", "guess"))).status_code
+        for number in range(61)
+    ]
+    assert statuses == [401] * 60 + [429]
+
+
+async def test_no_more_secrets_are_verified_at_once_than_may_wait(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hashing is off the event loop, four at a time; a queue that is full refuses before it costs anything."""
+    started, going_on = threading.Semaphore(0), threading.Event()
+
+    def slow(*_: object) -> bool:
+        started.release()
+        return going_on.wait(20)
+
+    monkeypatch.setattr(accounts, "secret_matches", slow)
+    monkeypatch.setattr(token, "MAX_WAITING", 2)
+    asking = [
+        asyncio.create_task(service.client.post(URL, data=GRANT, auth=(f"cli_{number}", "x"))) for number in range(6)
+    ]
+    while token._hashing.statistics().tasks_waiting < 2:  # noqa: ASYNC110  # it has no event for this
+        await asyncio.sleep(0.01)
+    full = await service.client.post(URL, data=GRANT, auth=("cli_9", "x"))
+    assert (full.status_code, full.json()["code"]) == (503, "unavailable")
+    assert (await service.client.get("/healthz")).status_code == 200
+    assert sum(started.acquire(blocking=False) for _ in range(9)) == 4
+    going_on.set()
+    assert {answer.status_code for answer in await asyncio.gather(*asking)} == {401}
+
+
+@authlib_client
+async def test_a_standard_client_signs_in(service: Service) -> None:
+    """Authlib's, by both ways of sending the secret, and it takes the token it got."""
+    from authlib.integrations.httpx_client import AsyncOAuth2Client
+
+    account = await service.account("other")
+    for method in ("client_secret_basic", "client_secret_post"):
+        async with AsyncOAuth2Client(
+            account.client_id,
+            account.client_secret,
+            token_endpoint_auth_method=method,
+            transport=httpx.ASGITransport(service.app),
+        ) as client:
+            await client.fetch_token(f"{BASE_URL}{URL}", grant_type="client_credentials", scope="usage:read")
+            assert (await client.get(f"{BASE_URL}/api/usage")).status_code == 200
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -42,7 +42,7 @@ async def stream(request: Request, parts: Parts) -> Response:
     after = _last_event(request.headers)
     if job.state in TERMINAL and after >= job.sequence:
         return Response(status_code=204)
-    return EventStream(parts.watcher, job_id, after=after, ends_at=caller.expires_at)
+    return EventStream(parts.watcher, parts.standing, caller, job_id, after=after)
 
 
 def _position(key: str | None) -> Position:

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from arachne import accounts
 from arachne.database import Transaction
+from arachne.errors import RateLimited, Unavailable
 from arachne.http import bodies, limiter
 from arachne.http.exchange import exchange_of
 from arachne.http.operations import Answer, Operation, Resource
@@ -35,14 +36,18 @@ _MAX_FIELDS = 20
 _MAX_SECRET = 1024
 # Verifying a secret takes 20 MB and some ten milliseconds of processor: a flood must not take all of either.
 _hashing = anyio.CapacityLimiter(4)
+MAX_WAITING = 64
 
 
 async def give_token(request: Request, parts: Parts) -> Response:
     """The token, or why there is none in RFC 6749's form."""
-    address = request.client.host if request.client else "unknown"
-    await _throttle(request, parts, "token_address", address)
     try:
+        address = request.client.host if request.client else "unknown"
+        await _throttle(request, parts, "token_address", address)
         issued = await _give(request, parts, await _read_form(request))
+    except (RateLimited, Unavailable):  # problems as everywhere, which no OAuth client may take for a token
+        exchange_of(request.scope).extra["error"] = "temporarily_unavailable"
+        raise
     except OAuth2Error as error:
         headers = dict(error.get_headers())
         headers.pop("Content-Type", None)
@@ -59,12 +64,23 @@ async def _give(request: Request, parts: Parts, form: dict[str, str]) -> IssuedT
         raise OAuth2Error("Only client_credentials is supported.", error="unsupported_grant_type")
     await _throttle(request, parts, "token_client", client_id)
     client = await parts.database.run(lambda tx: accounts.find_client(tx.session, client_id))
-    if not await anyio.to_thread.run_sync(accounts.secret_matches, client, secret, limiter=_hashing) or client is None:
+    if not await _is_genuine(client, secret) or client is None:
         raise _wrong_client()
     asked = scope_to_list(form.get("scope")) or list(client.scopes)
     if not set(asked) <= set(client.scopes):
         raise InvalidScopeError("The client is not granted a scope it asks for.")
     return await parts.database.run(_issue, parts, client, asked)
+
+
+async def _is_genuine(client: ApiClient | None, secret: str) -> bool:
+    """Whether this is the client's secret, found out in a thread.
+
+    Raises:
+        Unavailable: too many wait for that already.
+    """
+    if _hashing.statistics().tasks_waiting >= MAX_WAITING:
+        raise Unavailable("Too many ask for tokens just now; try again in a moment.", retry_after_s=2)
+    return await anyio.to_thread.run_sync(accounts.secret_matches, client, secret, limiter=_hashing)
 
 
 def _issue(transaction: Transaction, parts: Parts, client: ApiClient, scopes: list[str]) -> IssuedToken:

@@ -30,9 +30,10 @@ def upgrade() -> None:
     )
     op.create_table(
         "revoked_token",
+        sa.Column("issuer", sa.String(), nullable=False),
         sa.Column("jti", sa.String(), nullable=False),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
-        sa.PrimaryKeyConstraint("jti"),
+        sa.PrimaryKeyConstraint("issuer", "jti"),
     )
     op.create_index(op.f("ix_revoked_token_expires_at"), "revoked_token", ["expires_at"], unique=False)
     op.create_table(

@@ -102,5 +102,6 @@ class RevokedToken(SQLModel, table=True):
 
     __tablename__ = "revoked_token"
 
+    issuer: str = Field(primary_key=True)  # two issuers may use the same ids
     jti: str = Field(primary_key=True)
     expires_at: datetime = Field(sa_type=Moment, index=True)

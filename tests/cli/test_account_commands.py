@@ -1,0 +1,135 @@
+"""Accounts, their clients, tokens and keys on the command line."""
+
+import json
+from base64 import urlsafe_b64decode
+from collections.abc import Callable
+
+import pytest
+from sqlmodel import select
+
+from arachne.accounts import find_account, find_client, secret_matches
+from arachne.database import Database
+from arachne.schemas.tables import RevokedToken
+from arachne.signing_keys import public_keys
+from arachne.tokens import read_token
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.usefixtures("connected")
+def test_account_is_created_listed_and_disabled(run: Run, database: Database) -> None:
+    """`create --json` prints exactly the three members, `list --json` what there is, `disable` what it says."""
+    code, out, err = run("account", "create", "acme", "--json")
+    made = json.loads(out)
+    assert (code, set(made)) == (0, {"account_id", "client_id", "client_secret"})
+    assert made["client_secret"] not in err
+    assert run("account", "disable", "acme")[0] == 0
+    listed = json.loads(run("account", "list", "--json")[1])
+    assert [(row["account_id"], row["name"]) for row in listed] == [(made["account_id"], "acme")]
+    assert listed[0]["disabled_at"].endswith("Z")
+    with database.transaction() as transaction:
+        assert find_account(transaction.session, "acme").disabled_at is not None
+
+
+@pytest.mark.usefixtures("connected")
+def test_client_gets_a_new_secret(run: Run, database: Database) -> None:
+    """`account client rotate` prints it once; the old one works on for as long as asked."""
+    made = json.loads(run("account", "create", "acme", "--json")[1])
+    code, out, err = run("account", "client", "rotate", made["client_id"], "--grace", "0", "--json")
+    rotated = json.loads(out)
+    assert (code, rotated["client_id"]) == (0, made["client_id"])
+    assert rotated["client_secret"] not in err
+    with database.transaction() as transaction:
+        client = find_client(transaction.session, made["client_id"])
+    assert secret_matches(client, rotated["client_secret"])
+    assert not secret_matches(client, made["client_secret"])
+    assert run("account", "client", "rotate", "cli_nobody")[0] == 1
+
+
+@pytest.mark.usefixtures("connected")
+def test_rotated_keys_sign_and_old_ones_verify(run: Run, database: Database) -> None:
+    """`rotate-keys` prints the id of the key that signs from now on; the former one stays published."""
+    run("account", "create", "acme")
+    run("token", "acme")
+    code, out, _ = run("rotate-keys")
+    with database.transaction() as transaction:
+        published = [key["kid"] for key in public_keys(transaction.session)]
+    assert (code, published[0], len(published)) == (0, out.strip(), 2)
+    header = run("token", "acme")[1].partition(".")[0]
+    assert json.loads(urlsafe_b64decode(header + "=="))["kid"] == out.strip()
+
+
+@pytest.mark.usefixtures("connected")
+def test_accounts_are_bound_to_another_issuers_claim(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When they are made or later; whoever binds to an issuer that is not trusted here is told."""
+    issuer = {
+        "issuer": "https://issuer.test", "audience": "arachne", "jwks_url": "https://issuer.test/jwks",
+        "algorithms": ["RS256"], "account_claim": "tenant", "scopes": ["vision:read"],
+    }  # fmt: skip
+    monkeypatch.setenv("ARACHNE_TRUSTED_ISSUERS", json.dumps([issuer]))
+    name = ("--issuer", issuer["issuer"])
+    code, out, err = run("account", "create", "acme", *name, "--claim", "tenant-7", "--json")
+    assert (code, set(json.loads(out))) == (0, {"account_id", "client_id", "client_secret"})
+    assert "ARACHNE_TRUSTED_ISSUERS" not in err
+    assert run("account", "create", "half", *name)[0] == 1
+    run("account", "create", "other")
+    assert run("account", "bind", "other", *name, "--claim", "tenant-7")[0] == 1
+    assert run("account", "bind", "acme")[0] == 0
+    code, _, err = run("account", "bind", "other", "--issuer", "https://stranger.test", "--claim", "x")
+    assert (code, "no issuer 'https://stranger.test'" in err) == (0, True)
+    listed = json.loads(run("account", "list", "--json")[1])
+    bound = {row["name"]: (row["issuer"], row["claim"]) for row in listed}
+    assert bound == {"acme": (None, None), "other": ("https://stranger.test", "x")}
+
+
+@pytest.mark.usefixtures("connected")
+def test_clients_and_accounts_are_let_in_again(run: Run, database: Database) -> None:
+    """`disable` and `enable` of both say what they did; a client that there is none of is told."""
+    made = json.loads(run("account", "create", "acme", "--json")[1])
+
+    def is_let_in() -> bool:
+        with database.transaction() as transaction:
+            return find_client(transaction.session, made["client_id"]) is not None
+
+    for what in (("account", "client", "{}", made["client_id"]), ("account", "{}", "acme")):
+        for act, after in (("disable", False), ("enable", True)):
+            code, out, err = run(*(word.format(act) for word in what))
+            assert (code, out, f"{act}d" in err, is_let_in()) == (0, "", True, after)
+    assert run("account", "client", "disable", "cli_nobody")[0] == 1
+
+
+@pytest.mark.usefixtures("connected")
+def test_a_token_is_revoked_by_itself_or_by_its_id(run: Run, database: Database) -> None:
+    """By its id alone it is one of ours; another issuer's is named by its issuer, or by the token itself."""
+    run("account", "create", "acme")
+    token = run("token", "acme")[1].strip()
+    assert run("revoke", token)[:2] == (0, "")
+    assert run("revoke", "tok_2")[0] == 0
+    assert run("revoke", "7", "--issuer", "https://issuer.test")[0] == 0
+    assert run("revoke", "a.b.c")[0] == 1
+    with database.transaction() as transaction:
+        found = {(row.issuer, row.jti) for row in transaction.session.exec(select(RevokedToken)).all()}
+    ours, jti = "http://127.0.0.1:8000", str(read_token(token).claims["jti"])
+    assert found == {(ours, jti), (ours, "tok_2"), ("https://issuer.test", "7")}
+
+
+@pytest.mark.usefixtures("connected")
+def test_after_a_leak_the_former_keys_are_withdrawn(run: Run, database: Database) -> None:
+    """`rotate-keys --withdraw` leaves the new key alone published."""
+    run("account", "create", "acme")
+    run("token", "acme")
+    code, out, _ = run("rotate-keys", "--withdraw")
+    with database.transaction() as transaction:
+        assert (code, [key["kid"] for key in public_keys(transaction.session)]) == (0, [out.strip()])
+
+
+@pytest.mark.usefixtures("connected")
+def test_token_prints_the_token_alone(run: Run) -> None:
+    """One JWT on stdout; an unknown account is refused with exit code 1."""
+    run("account", "create", "acme", "--json")
+    code, out, err = run("token", "acme", "--scope", "vision:read")
+    assert (code, err) == (0, "")
+    assert [len(part) > 0 for part in out.strip().split(".")] == [True] * 3
+    code, out, err = run("token", "nobody")
+    assert (code, out) == (1, "")
+    assert err.startswith("arachne: ")
