@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lock build clean
+.PHONY: help run test check format audit lock build clean
 
 PYTHON := .venv/bin/python
 
@@ -17,6 +17,9 @@ check:  ## Style, format, types and layers only
 
 format:  ## Put the code into its form
 	.venv/bin/ruff check --fix . ; .venv/bin/ruff format .
+
+audit:  ## Look the pinned packages up among known vulnerabilities
+	$(PYTHON) scripts/audit
 
 lock:  ## Pin the packages anew (needs uv)
 	scripts/lock

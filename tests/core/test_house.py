@@ -1,6 +1,7 @@
 """The project itself: layout, packages built from it, pinned requirements, and what must never be committed."""
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -170,3 +171,16 @@ def test_style_is_checked_everywhere() -> None:
     python = {path for path in committed() if path.suffix == ".py" and not links & set(path.parents)}
     assert len(python) > 300
     assert python <= seen
+
+
+def test_known_vulnerabilities_fail_the_audit_unless_they_were_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is listed, with the version that mends it or why it doesn't matter."""
+    audit = runpy.run_path(str(ROOT / "scripts" / "audit"))
+    sound = {"name": "a", "version": "1", "vulns": []}
+    faulty = {"name": "b", "version": "2", "vulns": [{"id": "X-1", "fix_versions": ["3"]}]}
+    assert audit["report"]([sound]) == 0
+    assert audit["report"]([sound, faulty]) == 1
+    assert "b 2: X-1: mended in 3" in capsys.readouterr().out
+    audit["ACCEPTED"]["X-1"] = "its function is not used"
+    assert audit["report"]([sound, faulty]) == 0
+    assert "X-1: its function is not used" in capsys.readouterr().out
