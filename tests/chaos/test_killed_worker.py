@@ -10,7 +10,7 @@ import redis
 
 from arachne.actors.broker import broker_database, make_client
 from arachne.actors.wake import Waker
-from arachne.jobs.reconcile import release_worker
+from arachne.jobs.reconcile import reconcile, release_worker
 
 pytestmark = pytest.mark.chaos
 
@@ -45,6 +45,30 @@ def test_worker_killed_in_mid_batch(service, worker_process, eventually, reaped:
     assert children
     assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
     assert {image.attempts for image in service.images(job_id)} == {1}
+
+
+def test_worker_killed_in_a_native_call(service, worker_process, eventually, tmp_path) -> None:
+    """Its subprocess, where no signal handler runs, is gone with it; the image was lost once and attempted never."""
+    mark = tmp_path / "mark"
+    job_id = service.submit(str(mark))
+    with worker_process("mark_and_hang", ARACHNE_HARD_TIME_LIMIT_S="600") as victim:
+        eventually(mark.exists)
+        children = psutil.Process(victim.pid).children(recursive=True)
+        victim.kill()
+        victim.wait()
+    eventually(lambda: not any(_lives(child) for child in children))
+    service.database.run(release_worker, host=os.uname().nodename, pid=victim.pid)
+    assert reconcile(service.database, service.settings).recovered == 1
+    assert [(image.lost_leases, image.attempts) for image in service.images(job_id)] == [(1, 0)]
+    with worker_process("slow_image"):
+        assert_finished_once(service, job_id, 1)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_terminated_worker_leaves_in_good_order(service, worker_process, eventually) -> None:
