@@ -15,7 +15,7 @@ from arachne.actors.broker import make_broker
 from arachne.actors.wake import Waker
 from arachne.secretbox import open_secret_box
 from arachne.settings import Settings
-from tests.chaos.own_servers import OwnServers, own_servers
+from tests.machines.servers import Servers, own_servers
 from tests.standins.happenings import Target, add_targets
 from tests.standins.hooks import HEALTHY, Hooks
 
@@ -25,14 +25,14 @@ IMAGES = 24
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServers]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """Servers that may be harmed."""
-    with own_servers(tmp_path_factory.mktemp("own")) as running:
+    with own_servers(tmp_path_factory.mktemp("own"), durable=True) as running:
         yield running
 
 
 @pytest.fixture
-def settings(tmp_path: Path, servers: OwnServers) -> Settings:
+def settings(tmp_path: Path, servers: Servers) -> Settings:
     """Settings of a small worker on these servers."""
     return service_harness.small_settings(tmp_path, servers.postgres.url, servers.redis.url)
 
@@ -76,26 +76,27 @@ def assert_done_and_told(service, eventually, hooks: Hooks, target: Target, job_
         assert Webhook(target.secret).verify(one.body, dict(one.headers))["type"] == "job.completed"
 
 
-def test_postgres_restarted_in_mid_batch(service, servers: OwnServers, eventually, hooks: Hooks) -> None:
+def test_postgres_restarted_in_mid_batch(service, servers: Servers, eventually, hooks: Hooks) -> None:
     """Fast, with its connections cut; then at once, as a crash does it: the same processes go on when it is back."""
     with at_work(service, hooks) as target:
         job_id = service.submit(*(f"image {n}" for n in range(IMAGES)))
         for number, done in ((signal.SIGINT, 2), (signal.SIGQUIT, 8)):
             eventually(lambda done=done: service.job(job_id).completed > done)
-            servers.restart(servers.postgres, number)
+            servers.postgres.restart(number)
             assert service.job(job_id).finished_at is None
         assert_done_and_told(service, eventually, hooks, target, job_id)
 
 
-def test_redis_stalled_then_restarted_without_its_data(service, servers: OwnServers, eventually, hooks: Hooks) -> None:
+def test_redis_stalled_then_restarted_without_its_data(service, servers: Servers, eventually, hooks: Hooks) -> None:
     """Nothing waits for it, and the same processes hear wake-ups from the new one."""
     with at_work(service, hooks) as target:
-        with servers.frozen(servers.redis):
-            job_id = service.submit(*(f"image {n}" for n in range(IMAGES)))
-            assert_done_and_told(service, eventually, hooks, target, job_id)
+        servers.redis.freeze()
+        job_id = service.submit(*(f"image {n}" for n in range(IMAGES)))
+        assert_done_and_told(service, eventually, hooks, target, job_id)
+        servers.redis.thaw()
         job_id = service.submit(*(f"image {n} again" for n in range(IMAGES)))
         eventually(lambda: service.job(job_id).completed > 2)
-        servers.restart(servers.redis, signal.SIGKILL, empty=True)
+        servers.redis.restart(signal.SIGKILL, empty=True)
         assert_done_and_told(service, eventually, hooks, target, job_id)
         waker, broker = Waker(service.settings), make_broker(service.settings)
         waker.wake_gpu()

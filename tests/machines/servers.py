@@ -1,5 +1,7 @@
 """PostgreSQL and Redis of a test's own, which it may stop, freeze and start again."""
 
+import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,6 +43,14 @@ class OwnServer:
             stop(self._process, self._server.stop_signal, timeout_s=STOP_TIMEOUT_S)
         self._process = None
 
+    def restart(self, number: signal.Signals, *, empty: bool = False) -> None:
+        """Ended by this signal it answers again; `empty`: without what Redis had."""
+        assert self._process is not None
+        stop(self._process, number, timeout_s=STOP_TIMEOUT_S)
+        if empty:
+            shutil.rmtree(self._server.data / "appendonlydir")
+        self.start()
+
     def freeze(self) -> None:
         """It takes connections, since the kernel does, and says nothing."""
         for process in self._all():
@@ -77,12 +87,12 @@ class Servers:
 
 
 @contextmanager
-def own_servers(folder: Path) -> Iterator[Servers]:
-    """Both with their data in `folder`, gone at the end."""
+def own_servers(folder: Path, *, durable: bool = False) -> Iterator[Servers]:
+    """Both with their data in `folder`, gone at the end. Where `durable`, what is committed outlives a crash."""
     with datadir.hold(folder), socket_dir(folder, server_owner()) as sockets:
         both = Servers(
-            OwnServer(plan_postgres(folder, sockets, durable=False)),
-            OwnServer(plan_valkey(folder, sockets, durable=False)),
+            OwnServer(plan_postgres(folder, sockets, durable=durable)),
+            OwnServer(plan_valkey(folder, sockets, durable=durable)),
         )
         try:
             both.postgres.start()
