@@ -1,7 +1,7 @@
 """Request bodies: bounded while they stream, kept on disk where they are large, parsed strictly."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from typing import TypeVar
 
@@ -31,6 +31,7 @@ IDLE_S = 30.0  # a body that stops for so long won't come any more
 TOTAL_S = 600.0
 SMALL_TOTAL_S = 60.0  # for bodies of which no large one is taken
 _SMALL_JSON_BYTES = 1024 * 1024
+BATCH_BYTES = 128 * 1024
 
 
 def check_length(headers: Headers, max_bytes: int) -> None:
@@ -82,6 +83,17 @@ def media_type(headers: Headers) -> str:
     return headers.get("content-type", "").split(";", 1)[0].strip().lower()
 
 
+async def batches(request: Request) -> AsyncIterator[bytes]:
+    """The body in pieces worth a thread's while, of `BATCH_BYTES` or more; the last one is what is left."""
+    waiting = bytearray()
+    async for chunk in request.stream():
+        waiting += chunk
+        if len(waiting) >= BATCH_BYTES:
+            batch, waiting = bytes(waiting), bytearray()
+            yield batch
+    yield bytes(waiting)
+
+
 async def read_json(
     request: Request,
     decode: Callable[[object], T],
@@ -101,8 +113,11 @@ async def read_json(
     if declared != JSON:
         raise UnsupportedMediaType(f"Send Content-Type: {JSON}, not {declared or 'none'}.")
     with closing(body or Spool()) as spool:
-        async for chunk in request.stream():
-            spool.add(chunk)
+        async for batch in batches(request):
+            if len(batch) < BATCH_BYTES:
+                spool.add(batch)
+            else:  # it may reach the disk, which may be slow
+                await anyio.to_thread.run_sync(spool.add, batch)
         small = spool.size_bytes <= _SMALL_JSON_BYTES
         async with gate if gate is not None and not small else nullcontext():
             return await anyio.to_thread.run_sync(lambda: decode(parse_json(spool.read(0, spool.size_bytes))))

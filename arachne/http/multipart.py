@@ -11,6 +11,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from arachne.errors import MalformedRequest, RequestTooLarge, TooManyImages
+from arachne.http.bodies import BATCH_BYTES, batches
 from arachne.spool import Spool
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 MAX_TEXT_BYTES = 256 * 1024  # of all text parts together: they are in memory
 MAX_FIELDS = 20
-_BATCH_BYTES = 128 * 1024
 _MAX_HEADER_BYTES = 16 * 1024
 
 
@@ -58,13 +58,11 @@ async def read_form(request: Request, spool: Spool, *, max_files: int, max_file_
         raise MalformedRequest("The Content-Type of a form needs a boundary of 1 to 70 characters.")
     reader = _Reader(boundary, spool, max_files, max_file_bytes)
     try:
-        waiting = bytearray()
-        async for chunk in request.stream():
-            waiting += chunk
-            if len(waiting) >= _BATCH_BYTES:
-                data, waiting = bytes(waiting), bytearray()
-                await anyio.to_thread.run_sync(reader.feed, data)
-        reader.feed(bytes(waiting))
+        async for batch in batches(request):
+            if len(batch) < BATCH_BYTES:
+                reader.feed(batch)
+            else:
+                await anyio.to_thread.run_sync(reader.feed, batch)
         reader.finish()
     except FormParserError:
         raise MalformedRequest("The form can't be parsed. Let an HTTP library make it.") from None
