@@ -46,10 +46,8 @@ def check_standing(session: Session, credential: Credential) -> Standing:
         AccountUnknown: no such account here, or a disabled one.
         InvalidToken: the token is revoked, or its client disabled.
     """
-    revoked = select(RevokedToken.jti).where(
-        RevokedToken.issuer == credential.issuer, RevokedToken.jti == credential.jti
-    )
-    refused = revoked.exists()
+    revoked = select(RevokedToken.jti).where(RevokedToken.issuer == credential.issuer)
+    refused = revoked.where(RevokedToken.jti == credential.jti).exists()
     if credential.is_ours:  # another issuer's clients are its own to disable
         disabled = select(ApiClient.client_id).where(
             ApiClient.client_id == credential.client_id, col(ApiClient.disabled_at).is_not(None)

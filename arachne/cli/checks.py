@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +19,7 @@ from arachne.errors import ArachneError, SetupError, Unavailable, VlmError, VlmM
 from arachne.settings import Settings
 
 if TYPE_CHECKING:
+    from arachne.tokens import RemoteKeys
     from arachne.vlm import ModelState
 
 State = Literal["ok", "warning", "failed"]
@@ -51,6 +53,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield _storage(settings)
     yield _disk(settings)
     yield _vlm(settings)
+    yield from _issuers(settings)
 
 
 def _python() -> Check:
@@ -230,6 +233,33 @@ def _vlm(settings: Settings) -> Check:
     if not all(state.proven for state in found):
         return Check("vlm", "warning", f"{versions}; descriptions are not cached", "Set ARACHNE_VLM_REVISION.")
     return Check("vlm", "ok", versions)
+
+
+def _issuers(settings: Settings) -> Iterator[Check]:
+    """Each trusted issuer's keys, fetched as the API does it."""
+    from arachne.tokens import trusted_issuers
+
+    try:
+        trusted = trusted_issuers(settings)
+    except SetupError as error:
+        yield Check("issuers", "failed", "ARACHNE_TRUSTED_ISSUERS", error.message)
+        return
+    for issuer, keys in trusted.values():
+        name = f"issuer {issuer.name}"
+        found = asyncio.run(_keys(keys))
+        if found:
+            yield Check(name, "ok", f"{len(found)} usable keys: {', '.join(found)}")
+        elif keys.fault:
+            yield Check(name, "failed", keys.fault, "Check its jwks_url, and that its server can be reached from here.")
+        else:
+            mend = "Its jwks_url has no such key: check `algorithms`, and that each key has a `kid`."
+            yield Check(name, "failed", f"no key for {', '.join(issuer.algorithms)}", mend)
+
+
+async def _keys(keys: "RemoteKeys") -> list[str]:
+    with suppress(Unavailable):
+        return sorted(await keys.keys_for(""))
+    return []
 
 
 async def _models(settings: Settings) -> "tuple[ModelState, ...]":

@@ -34,6 +34,7 @@ class RemoteKeys:
         self._keys: Mapping[str, Key] = {}
         self._good_s = self._began_s = _NEVER_S
         self._look: asyncio.Task[None] | None = None
+        self.fault: str | None = None  # why the last look failed, for the operator
 
     async def keys_for(self, key_id: str) -> Mapping[str, Key]:
         """The keys by id; `key_id` is among them if its issuer publishes it.
@@ -74,9 +75,10 @@ class RemoteKeys:
             data = await self._download()
             self._keys = await anyio.to_thread.run_sync(parse_key_set, data, self._algorithms)
         except (EgressBlocked, aiohttp.ClientError, OSError, ValueError) as error:  # a TimeoutError is an OSError
-            log.warning("keys of the issuer %s can't be had: %s", self._name, error or type(error).__name__)
+            self.fault = str(error) or type(error).__name__
+            log.warning("keys of the issuer %s can't be had: %s", self._name, self.fault)
             return
-        self._good_s = time.monotonic()
+        self._good_s, self.fault = time.monotonic(), None
         if not self._keys:
             log.warning("the issuer %s publishes no key for %s", self._name, ", ".join(self._algorithms))
 

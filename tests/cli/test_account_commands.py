@@ -1,15 +1,20 @@
 """Accounts, their clients, tokens and keys on the command line."""
 
 import json
+import threading
 from base64 import urlsafe_b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from joserfc.jwk import OKPKey
 from sqlmodel import select
 
 from arachne.accounts import find_account, find_client, secret_matches
+from arachne.cli import checks
 from arachne.database import Database
 from arachne.schemas.tables import RevokedToken
+from arachne.settings import Settings
 from arachne.signing_keys import public_keys
 from arachne.tokens import read_token
 
@@ -133,3 +138,46 @@ def test_token_prints_the_token_alone(run: Run) -> None:
     code, out, err = run("token", "nobody")
     assert (code, out) == (1, "")
     assert err.startswith("arachne: ")
+
+
+@pytest.fixture
+def published() -> Iterator[str]:
+    """The address of a key set on loopback."""
+    key = OKPKey.generate_key("Ed25519", {"kid": "k1"}).as_dict(private=False)
+
+    class Publisher(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # as the base calls it
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"keys": [key]}).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Publisher) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/jwks"
+        server.shutdown()
+        thread.join()
+
+
+def test_doctor_asks_the_trusted_issuers_for_their_keys(monkeypatch: pytest.MonkeyPatch, published: str) -> None:
+    """And says what is wrong with each: its setting, its server, its keys."""
+    monkeypatch.delenv("ARACHNE_TRUSTED_ISSUERS", raising=False)
+
+    def look(url: str, algorithm: str = "Ed25519", *, allow_http: bool = True) -> tuple[str, str]:
+        issuer = {
+            "issuer": "https://issuer.test", "audience": "a", "jwks_url": url, "algorithms": [algorithm],
+            "account_claim": "tenant", "scopes": ["vision:read"],
+        }  # fmt: skip
+        [check] = checks._issuers(Settings.load(trusted_issuers=[issuer], egress_allow_http=allow_http))
+        return check.state, check.found + check.mend
+
+    assert look(published) == ("ok", "1 usable keys: k1")
+    for state, told in (
+        look(published, "RS256"),
+        look("http://127.0.0.1:1/jwks"),
+        look(published, allow_http=False),
+    ):
+        assert (state, "jwks_url" in told) == ("failed", True)

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from arachne.database import AsyncDatabase
+from arachne.http import bodies
 from arachne.http.parts import Parts
 from arachne.http.protocol import HttpProtocol
 from arachne.http.routes import health
@@ -70,6 +71,24 @@ async def test_the_clock_runs_anew_for_each_head(
         writer.write(b"GET /he")
         async with asyncio.timeout(20):
             assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_small_body_that_trickles_is_not_waited_for(
+    settings: Settings, async_database: AsyncDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token endpoint is open to all: each byte in time doesn't make the whole in time."""
+    monkeypatch.setattr(bodies, "SMALL_TOTAL_S", 0.2)
+    head = b"POST /api/auth/token HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    async with serve(settings, async_database) as listening:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+        writer.write(head + b"Content-Length: 9999\r\n\r\n")
+        answer = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
+        async with asyncio.timeout(20):
+            while not answer.done():
+                writer.write(b"a")
+                await asyncio.sleep(0.01)
+        assert status(await answer) == 400
         writer.close()
 
 
