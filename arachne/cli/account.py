@@ -1,5 +1,6 @@
 """`arachne account …`: who may use this service."""
 
+import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -84,7 +85,10 @@ def erase(
     from arachne.storage import open_storage
 
     if not yes:
-        typer.confirm(f"Erase the account {name} and all it has, for good?", abort=True, err=True)
+        say(f"This erases the account {name} and all it has, for good. Type yes to go on (or pass --yes):")
+        if sys.stdin.readline().strip() != "yes":
+            say("Nothing was erased.")
+            raise typer.Exit(1)
     settings = load(data_dir)
     with database_on(settings) as database:
         erased = erase_account(database, open_storage(settings), settings, name)

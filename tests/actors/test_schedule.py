@@ -108,6 +108,24 @@ def test_partitions_are_made_ahead_and_dropped(service) -> None:
     assert f"{datetime.now(UTC).date() + timedelta(days=3):%Y%m%d}" in names
 
 
+@pytest.mark.parametrize(("table", "kept_days"), [("webhook_attempt", 30), ("api_usage_log", 400)])
+def test_logs_are_kept_for_their_own_time(service, table: str, kept_days: int) -> None:
+    """Attempts as long as the events they sent, calls for a year and a month; whole days go, and no younger one."""
+    today = datetime.now(UTC).date()
+    days = [today - timedelta(days=kept_days + 1), today - timedelta(days=kept_days - 1)]
+    for day in days:
+        service.scalar(
+            f"CREATE TABLE {table}_{day:%Y%m%d} PARTITION OF {table} "
+            f"FOR VALUES FROM ('{day}') TO ('{day + timedelta(days=1)}'); SELECT 1"
+        )
+    try:
+        Housekeeping(service.database, service.settings, service.storage).partitions()
+        there = [service.scalar(f"SELECT to_regclass('{table}_{day:%Y%m%d}') IS NOT NULL") for day in days]
+        assert there == [False, True]
+    finally:
+        service.scalar(f"DROP TABLE IF EXISTS {table}_{days[1]:%Y%m%d}; SELECT 1")
+
+
 def finish(service, *contents: str, age_s: float) -> str:
     """Id of a job that was finished so long ago."""
     job_id = service.submit(*contents)

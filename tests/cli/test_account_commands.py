@@ -1,5 +1,6 @@
 """Accounts, their clients, tokens and keys on the command line."""
 
+import io
 import json
 import threading
 from base64 import urlsafe_b64decode
@@ -34,6 +35,22 @@ def test_account_is_created_listed_and_disabled(run: Run, database: Database) ->
     assert listed[0]["disabled_at"].endswith("Z")
     with database.transaction() as transaction:
         assert find_account(transaction.session, "acme").disabled_at is not None
+
+
+@pytest.mark.usefixtures("connected")
+def test_account_is_erased_only_when_asked_twice(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`erase` asks, and takes nothing for no; with `--yes` it doesn't ask. What went is printed, and gone."""
+    account_id = json.loads(run("account", "create", "acme", "--json")[1])["account_id"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    code, out, err = run("account", "erase", "acme")
+    assert (code, out) == (1, "")
+    assert "erases the account acme" in err
+    code, out, _ = run("account", "erase", "acme", "--yes", "--json")
+    assert (code, json.loads(out)) == (0, {"account_id": account_id, "jobs": 0, "results": 0, "events": 0})
+    assert json.loads(run("account", "list", "--json")[1]) == []
+    code, _, err = run("account", "erase", "acme", "--yes")
+    assert (code, "no account 'acme'" in err) == (1, True)
+    assert run("account", "create", "acme", "--json")[0] == 0
 
 
 @pytest.mark.usefixtures("connected")

@@ -3,11 +3,13 @@
 import asyncio
 import hashlib
 import json
+from datetime import UTC, datetime
 
 import httpx
 import pytest
 
 from arachne.cache.erased import ErasureWatch
+from arachne.jobs.account_erasure import erase_account
 from arachne.storage import open_storage
 from tests.http.conftest import Service
 from tests.http.pictures import png
@@ -177,3 +179,25 @@ async def test_a_submission_of_the_same_picture_loses_nothing(
         new = (await sent()).json()["job_id"]
         assert (await call(service, "DELETE", job_id)).status_code == 204
     assert (await call(service, "GET", f"{new}/images/0/original")).content == png()
+
+
+async def test_calls_of_an_erased_account_are_nobodys(service: Service) -> None:
+    """Those that were still to be written when it went, too; and its tokens are refused from the first moment."""
+    headers, parts = await service.headers(), service.app.starlette.state.parts
+    assert (await service.client.get(JOBS, headers=headers)).status_code == 200
+    parts.usage_log.add({**one_call(), "account_id": (await service.account("other")).account_id})
+    await asyncio.to_thread(erase_account, parts.records, parts.storage, parts.settings, "acme")
+    refused = await service.client.get(JOBS, headers=headers)
+    assert (refused.status_code, refused.json()["code"]) == (403, "account_unknown")
+    await parts.usage_log.flush()
+    async with service.database.session() as session:
+        connection = await session.connection()
+        rows = await connection.exec_driver_sql("SELECT DISTINCT subject FROM api_usage_log ORDER BY 1")
+        assert rows.scalars().all() == ["somebody", None]
+
+
+def one_call() -> dict[str, object]:
+    return {
+        "at": datetime.now(UTC), "request_id": "req_1", "subject": "somebody", "method": "GET", "route": "/",
+        "status": 200, "ms": 1.0, "bytes_in": 0, "bytes_out": 0,
+    }  # fmt: skip

@@ -1,13 +1,17 @@
 """What becomes of an image that was fetched: bounded, looked at, stored, queued or answered from the cache."""
 
+import asyncio
 import json
 from hashlib import sha256
 
 import pytest
+from aiohttp import web
 
 from arachne.cache import compress
 from arachne.cache.shared import insert_result
+from arachne.database import Database
 from arachne.errors import Unavailable
+from arachne.jobs.erasure import erase_job, request_erasure
 from arachne.jobs.publications import Published, publish
 from arachne.reading import cache_key
 from arachne.schemas.options import Options
@@ -155,3 +159,24 @@ async def test_the_setting_opens_what_it_names(fetching: Fetching, site: Site, s
         [image] = await fetching.images(job_id)
         assert image.state == state
     assert site.asked["/a.png"] == 1
+
+
+async def test_an_image_fetched_for_an_erased_job_is_not_kept(
+    fetching: Fetching, site: Site, database: Database
+) -> None:
+    """The job goes while its image is on the way: its bytes leave the store again, and nothing is on record."""
+    data = png()
+
+    async def answer(_: web.Request) -> web.Response:
+        await fetching.database.run(request_erasure, await fetching.account(), job_id)
+        await asyncio.to_thread(erase_job, database, fetching.storage, fetching.settings, job_id)
+        return web.Response(body=data)
+
+    site.pages["/a.png"] = answer
+    job_id = await fetching.submit(site.url("/a.png"))
+    await (await fetching.engine()).fetch_due()
+    assert site.asked == {"/a.png": 1}
+    assert await fetching.column("SELECT count(*) FROM blob") == [0]
+    assert not await fetching.storage.has_async(sha256(data).hexdigest())
+    assert await fetching.images(job_id) == []
+    assert (await fetching.job(job_id)).state == "cancelled"

@@ -1,5 +1,6 @@
 """Events read back: the feed misses nothing whoever commits when, streams go on where they were, deletion erases."""
 
+import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -8,11 +9,13 @@ from threading import Barrier, Event
 from typing import TYPE_CHECKING
 
 import pytest
+from aiohttp import web
 from sqlmodel import Session
 
 from arachne.accounts import create_account
 from arachne.errors import Gone
 from arachne.ids import new_id
+from arachne.webhooks.delivery import DeliveryEngine
 from arachne.webhooks.history import STREAM_BATCH, FeedEvent, Position, erase_events, read_feed, read_job_events
 from arachne.webhooks.log import redeliver
 from arachne.webhooks.outbox import emit_job_event, write_message
@@ -20,7 +23,7 @@ from arachne.webhooks.outbox import emit_job_event, write_message
 from .conftest import add_job
 
 if TYPE_CHECKING:
-    from .conftest import World
+    from .conftest import Receivers, World
 
 START = Position()
 
@@ -144,3 +147,26 @@ def test_deletion_leaves_no_more_than_that_it_happened(world: "World") -> None:
         world.database.run(
             lambda tx: redeliver(tx.session, world.account_id, endpoint.endpoint_id, after[1].message_id)
         )
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_what_receivers_answered_is_forgotten(
+    world: "World", engine: DeliveryEngine, receivers: "Receivers", monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """It may be what they were sent. The attempt stays on record, also one that ends after the erasure."""
+    monkeypatch.setattr("arachne.net.client.is_public", lambda _address: True)
+    job_ids: list[str] = []
+
+    async def echo(request: web.Request) -> web.Response:
+        if when == "before":
+            await asyncio.to_thread(world.database.run, lambda tx: erase_events(tx.session, job_ids[0]))
+        return web.Response(status=500, body=await request.read())
+
+    world.endpoint((await receivers.start(echo)).url())
+    job_ids.append(world.finish_job(result={"text": "hush"}).job_id)
+    await engine.deliver_due()
+    if when == "after":
+        assert "hush" in str(world.sql("SELECT response FROM webhook_attempt"))
+        world.database.run(lambda tx: erase_events(tx.session, job_ids[0]))
+    assert world.sql("SELECT status_code, response FROM webhook_attempt") == [(500, None)]
+    assert world.sql("SELECT state FROM webhook_delivery") == [("cancelled",)]
