@@ -23,7 +23,7 @@ from arachne.actors.stage_process import THREAD_LIMITS, Read
 from arachne.actors.wake import WAKE_GPU, Waker, declare_wake
 from arachne.announcer import Announcer
 from arachne.cache import CacheKey, open_cache
-from arachne.cache.erased import ErasureWatch
+from arachne.cache.erased import watching
 from arachne.database import Database
 from arachne.errors import LanguageMissing, SetupError
 from arachne.jobs.claim import Claimed
@@ -121,17 +121,14 @@ def _run(settings: Settings, read: Read) -> None:
         describing = Describing(settings, lambda: heartbeat.worker_id, reader.learn)
     dispatcher = Dispatcher(means, pool, lambda: heartbeat.worker_id, describing)
     heartbeat.start(dispatcher.abandon)
-    erasures = ErasureWatch(database, cache)
-    erasures.start()
     try:
         if describing is not None:
             describing.start(dispatcher.wake)
-        with listening(settings, dispatcher.wake):
+        with listening(settings, dispatcher.wake), watching(database, cache):
             log.info("worker %s reads images in %d subprocesses", heartbeat.worker_id, settings.cpu_workers)
             run_until_signal(dispatcher.run, dispatcher.stop)
     finally:
         heartbeat.stop()
-        erasures.stop()
         announcer.close()
         waker.close()
         cache.close()

@@ -1,6 +1,8 @@
 """What is erased in PostgreSQL leaves the file of this machine within seconds, whoever erased it and wherever."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from threading import Event, Thread
 from time import monotonic
@@ -69,6 +71,17 @@ class ErasureWatch:
                 log.warning("erased results leave the cache later: %s", error.message)
             except Exception:  # whatever it is, the next look may pass
                 log.exception("erased results could not be looked for; it is tried again")
+
+
+@contextmanager
+def watching(database: Database, cache: VisionCache) -> Iterator[None]:
+    """What is erased leaves the cache meanwhile."""
+    watch = ErasureWatch(database, cache)
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.stop()
 
 
 def _read_clock(transaction: Transaction) -> datetime:
