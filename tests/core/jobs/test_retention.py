@@ -118,8 +118,8 @@ def test_keys_go_by_their_own_time(queue, kept) -> None:
     assert KEPT_S - 60 <= ttl_s <= KEPT_S
     age(queue, "UPDATE idempotency_key SET expires_at = expires_at - make_interval(secs => :seconds) WHERE key = 'old'",
         KEPT_S)  # fmt: skip
-    queue.column("INSERT INTO revoked_token (jti, expires_at) VALUES ('old', now() - interval '1 second'), "
-                 "('new', now() + interval '1 hour')")  # fmt: skip
+    queue.column("INSERT INTO revoked_token (issuer, jti, expires_at) VALUES ('i', 'old', now() - interval '1 s'), "
+                 "('i', 'new', now() + interval '1 hour')")  # fmt: skip
     queue.column("INSERT INTO erased_result (result_id, erased_at) VALUES ('old', now() - interval '25 hours'), "
                  "('new', now() - interval '23 hours')")  # fmt: skip
     gone = what_goes(queue, partial(queue.database.run, retention.forget_keys))
