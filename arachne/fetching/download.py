@@ -18,6 +18,7 @@ from arachne.spool import Spool
 MAX_REDIRECTS = 3
 CHUNK_BYTES = 64 * 1024
 _REDIRECTS = {301, 302, 303, 307, 308}
+_ENCODED = b' "<>^`{|}'
 _HEADERS = {"Accept": "image/*"}
 
 
@@ -58,9 +59,15 @@ def _follow(url: str, response: aiohttp.ClientResponse) -> str:
     if not location:
         raise _rejected(response, "the URL's server redirects without saying whereto.")
     try:
-        return urldefrag(urljoin(url, location)).url
+        return urldefrag(urljoin(url, _as_browsers(location))).url
     except ValueError:
         raise _rejected(response, "the URL's server redirects to something that is no URL.") from None
+
+
+def _as_browsers(location: str) -> str:
+    """The address, percent-encoded where browsers do so: spaces, some marks and raw UTF-8. A host never passes so."""
+    raw = location.strip().encode("utf-8", "surrogateescape")
+    return "".join(f"%{byte:02X}" if byte >= 0x80 or byte in _ENCODED else chr(byte) for byte in raw)
 
 
 async def _receive(response: aiohttp.ClientResponse, spool: Spool, max_bytes: int) -> Download:

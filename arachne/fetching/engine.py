@@ -5,7 +5,6 @@ Postgres holds every timer and claim, so that any number of engines share the wo
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import closing, suppress
 from uuid import UUID
@@ -22,6 +21,7 @@ from arachne.jobs.fetch_finish import Fetched, fetch_later, finish_fetched, fini
 from arachne.jobs.fetch_recovery import give_fetches_back, recover_unheld_fetches
 from arachne.jobs.submit import NewImage
 from arachne.net.client import guarded_session
+from arachne.net.complaints import Complaints
 from arachne.net.failures import classify
 from arachne.net.policy import EgressPolicy, image_policy
 from arachne.net.resolver import Lookup, look_up
@@ -29,6 +29,7 @@ from arachne.net.urls import redact_query
 from arachne.spool import Spool, SpoolBudget
 
 log = logging.getLogger(__name__)
+_complaints = Complaints(log)
 
 MAX_IN_FLIGHT = 256
 NEARLY_FULL_PLACES = 64  # of these, the last ones, kept for accounts that have hardly any images under way
@@ -217,11 +218,10 @@ def _claim_of(fetch: Fetch) -> ClaimId:
 
 
 def _log_fault(fetch: Fetch, fault: Fault, error: Exception) -> None:
-    """What failed is logged; of our own faults the place as well, but never their text, which may hold the URL."""
+    """What failed is logged; of our own faults the place as well."""
     log.info("image %s from %s: %s", fetch.image_id, redact_query(fetch.url), fault.error.message)
     if classify(error) == "ours" and not isinstance(error, AnswerRejectedError):
-        where = "".join(traceback.format_tb(error.__traceback__))
-        log.error("image %s could not be fetched for a %s:\n%s", fetch.image_id, type(error).__name__, where)
+        _complaints.tell(f"image {fetch.image_id} could not be fetched", error)
 
 
 async def _survive(work: Awaitable[object]) -> None:

@@ -177,7 +177,7 @@ async def check_webhook(webhook: WebhookInput | None, settings: Settings) -> New
     """
     if webhook is None:
         return None
-    events = None if webhook.events is None else check_filters(webhook.events)
+    events = None if webhook.events is None else check_filters(webhook.events, inside=("webhook",))
     return NewWebhook(await check_destination(webhook.url, webhook_policy(settings)), events)
 
 

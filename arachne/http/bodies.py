@@ -34,18 +34,20 @@ _SMALL_JSON_BYTES = 1024 * 1024
 BATCH_BYTES = 128 * 1024
 
 
-def check_length(headers: Headers, max_bytes: int) -> None:
-    """Nothing, unless Content-Length tells already that the body is too large.
+def check_length(headers: Headers, max_bytes: int, *, hint: str = "") -> None:
+    """Nothing, unless Content-Length tells already that the body is too large; `hint` says what to do about it.
 
     Raises:
         RequestTooLarge: it does.
     """
     length = headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length) > max_bytes:
-        raise _too_large(max_bytes)
+        raise _too_large(max_bytes, hint)
 
 
-def bound(receive: Receive, max_bytes: int, *, idle_s: float = IDLE_S, total_s: float | None = None) -> Receive:
+def bound(
+    receive: Receive, max_bytes: int, *, idle_s: float = IDLE_S, total_s: float | None = None, hint: str = ""
+) -> Receive:
     """`receive` that raises RequestTooLarge over `max_bytes`, and MalformedRequest where the body comes too slowly."""
     if total_s is None:
         total_s = TOTAL_S if max_bytes > MAX_SMALL_BYTES else SMALL_TOTAL_S
@@ -65,7 +67,7 @@ def bound(receive: Receive, max_bytes: int, *, idle_s: float = IDLE_S, total_s: 
         if message["type"] == "http.request":
             seen += len(message.get("body", b""))
             if seen > max_bytes:
-                raise _too_large(max_bytes)
+                raise _too_large(max_bytes, hint)
         over = not message.get("more_body", False)
         return message
 
@@ -165,7 +167,7 @@ def validate(model: type[M] | TypeAdapter[M], value: object, *, error: type[Arac
         raise MalformedRequest("A JSON object is needed, not a list, text, number or null.")
     adapter = model if isinstance(model, TypeAdapter) else TypeAdapter(model)
     try:
-        return adapter.validate_python(value, strict=False)
+        return adapter.validate_python(value)
     except ValidationError as fault:
         errors = to_field_errors(fault)
         where = ".".join(map(str, errors[0]["loc"])) or "the request"
@@ -211,5 +213,5 @@ def _field_error(name: str) -> FieldError:
     return {"loc": [name], "msg": "given twice"}
 
 
-def _too_large(max_bytes: int) -> RequestTooLarge:
-    return RequestTooLarge(f"The body is over {max_bytes:,} bytes. Send fewer images in one request.")
+def _too_large(max_bytes: int, hint: str) -> RequestTooLarge:
+    return RequestTooLarge(f"The body is over {max_bytes:,} bytes. {hint or 'Send a shorter one.'}")

@@ -44,7 +44,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of a path. Without `scope` it is open to all; without `policy` it isn't limited here."""
+    """One method of a path. Without `scope` it is open to all; without `policy` it isn't limited here.
+
+    `too_large` says what to do where a body is.
+    """
 
     endpoint: Endpoint
     summary: str
@@ -55,6 +58,7 @@ class Operation:
     query: type[BaseModel] | None = None
     form: Mapping[str, object] | None = None
     errors: tuple[int, ...] = ()
+    too_large: str = ""
     max_bytes: Callable[[Settings, str], int] = field(default=lambda _settings, _media_type: bodies.MAX_SMALL_BYTES)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,8 +71,8 @@ class Operation:
             if self.policy is not None:
                 await throttle_request(request, parts, caller, self.policy)
         limit = self.max_bytes(parts.settings, bodies.media_type(request.headers))
-        bodies.check_length(request.headers, limit)
-        response = await self.endpoint(Request(scope, bodies.bound(receive, limit)), parts)
+        bodies.check_length(request.headers, limit, hint=self.too_large)
+        response = await self.endpoint(Request(scope, bodies.bound(receive, limit, hint=self.too_large)), parts)
         await response(scope, receive, send)
 
 

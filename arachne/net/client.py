@@ -13,6 +13,7 @@ from yarl import URL
 from arachne import __version__
 from arachne.errors import EgressBlocked
 from arachne.net.addresses import is_public, parse_address
+from arachne.net.connection import Connector
 from arachne.net.policy import EgressPolicy
 from arachne.net.resolver import GuardedResolver, Lookup, look_up
 from arachne.net.urls import CheckedUrl, check_url
@@ -57,7 +58,7 @@ def guarded_session(
     No proxies, cookies, DNS cache or decompression, and no kept connection: each request has its address checked.
     """
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
+        connector=Connector(
             resolver=GuardedResolver(policy, lookup),
             socket_factory=partial(_open_socket, policy),
             use_dns_cache=False,

@@ -3,15 +3,16 @@
 from datetime import date
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from arachne.schemas.instants import DAY, DIGITS, Instant
 from arachne.schemas.job import JobStatus
 from arachne.schemas.usage import Grouping
 from arachne.schemas.webhook import DeliveryStatus
 
 FIRST_DAY = date(2000, 1, 1)
 Cursor = Annotated[str, Field(max_length=200)]
-Limit = Annotated[int, Field(ge=1, le=200)]
+Limit = Annotated[int, DIGITS, Field(ge=1, le=200)]
 
 
 class _Query(BaseModel):
@@ -28,7 +29,7 @@ class PageQuery(_Query):
 class JobQuery(_Query):
     """How to show a job. `wait` is in seconds, clamped to 60."""
 
-    wait: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    wait: Annotated[int, DIGITS, Field(ge=0)] = 0
     include: Literal["results"] | None = None
     images_cursor: Cursor | None = None
 
@@ -37,14 +38,14 @@ class JobsQuery(PageQuery):
     """Which jobs."""
 
     status: JobStatus | None = None
-    created_after: AwareDatetime | None = None
+    created_after: Instant | None = None
 
 
 class ResultQuery(_Query):
     """In which form a result is wanted."""
 
     format: Literal["json", "md", "txt", "hocr", "pdf", "png"] = "json"
-    page: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    page: Annotated[int, DIGITS, Field(ge=0, le=10_000)] | None = None
 
 
 class UsageQuery(_Query):
@@ -52,8 +53,8 @@ class UsageQuery(_Query):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    start: Annotated[date | None, Field(alias="from", ge=FIRST_DAY)] = None
-    end: Annotated[date | None, Field(alias="to", gt=FIRST_DAY)] = None
+    start: Annotated[date | None, DAY, Field(alias="from", ge=FIRST_DAY)] = None
+    end: Annotated[date | None, DAY, Field(alias="to", gt=FIRST_DAY)] = None
     group: Grouping = "day"
 
     @model_validator(mode="after")

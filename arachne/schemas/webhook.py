@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, StrictBool, StrictInt, model_validator
 
+from arachne.schemas.instants import Instant
 from arachne.schemas.job import rfc3339
 
 DeliveryStatus = Literal["pending", "succeeded", "failed", "cancelled"]
@@ -25,30 +26,30 @@ class EndpointRequest(_Wire):
     url: str
     events: EventFilters | None = None
     description: Description | None = None
-    enabled: bool = True
+    enabled: StrictBool = True
 
 
 class EndpointChange(_Wire):
-    """Changes of an endpoint: members that are absent stay as they are."""
+    """Changes of an endpoint: members that are absent stay as they are; `events` None means the default ones."""
 
     url: str | None = None
     events: EventFilters | None = None
     description: Description | None = None
-    enabled: bool | None = None
+    enabled: StrictBool | None = None
 
 
 class RotateRequest(_Wire):
     """For how long the old secret goes on signing beside the new one, seconds."""
 
-    grace_seconds: Annotated[int, Field(ge=0, le=30 * 86_400)] = 86_400
+    grace_seconds: Annotated[StrictInt, Field(ge=0, le=30 * 86_400)] = 86_400
 
 
 class RecoverRequest(_Wire):
     """Which events an endpoint missed: from `since`, else since it was made, to before `until`, else to now."""
 
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
-    dry_run: bool = False
+    since: Instant | None = None
+    until: Instant | None = None
+    dry_run: StrictBool = False
 
     @model_validator(mode="after")
     def _forward(self) -> "RecoverRequest":

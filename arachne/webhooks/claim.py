@@ -75,7 +75,8 @@ FROM (SELECT 1) AS always LEFT JOIN claimed c ON true
 """)
 
 _LOAD = text("""
-SELECT d.message_id, d.endpoint_id, d.account_id, d.attempts, d.cause, d.created_at, m.type, m.body, e.url, e.hidden,
+SELECT d.message_id, d.endpoint_id, d.account_id, d.charged, d.redelivery, d.cause, d.created_at,
+       m.type, m.body, e.url, e.hidden,
        CASE WHEN e.hidden THEN a.webhook_secret ELSE e.secret END AS secret,
        ARRAY(SELECT sealed FROM unnest(CASE WHEN e.hidden THEN a.webhook_secrets_old ELSE e.secrets_old END,
                  CASE WHEN e.hidden THEN a.webhook_secrets_old_until ELSE e.secrets_old_until END)
@@ -89,7 +90,7 @@ WHERE d.claim_id = :claim_id AND d.state = 'pending'
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A delivery this process may send until its lease ends. `attempts` were charged before this one."""
+    """A delivery this process may send until its lease ends. `charged` attempts of its schedule came before."""
 
     claim_id: UUID
     message_id: str
@@ -100,11 +101,12 @@ class Claim:
     hidden: bool
     body: bytes
     secrets: tuple[SealedSecret, ...]
-    attempts: int
+    charged: int
     age_s: float
     created_at: datetime
     cause: str = "event"
     is_test: bool = False
+    is_redelivery: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +170,10 @@ def _claim(row: Row[Any], claim_id: UUID) -> Claim:
         hidden=row.hidden,
         body=row.body,
         secrets=tuple(SealedSecret(secret, purpose) for secret in sealed if secret is not None),
-        attempts=row.attempts,
+        charged=row.charged,
         age_s=row.age_s,
         created_at=row.created_at,
-        cause=row.cause,
+        cause="redelivery" if row.redelivery else row.cause,
         is_test=row.type == "webhook.test",
+        is_redelivery=row.redelivery,
     )

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from sqlmodel import Session, col, update
 
-from arachne.errors import InvalidOptions, NotFound
+from arachne.errors import Conflict, InvalidOptions, NotFound
+from arachne.schemas.job import rfc3339
 from arachne.schemas.tables import Account
 from arachne.schemas.webhook import SecretView
 from arachne.secretbox import SecretBox
@@ -27,6 +28,7 @@ def rotate_endpoint_secret(
     Raises:
         NotFound: no such endpoint of this account.
         InvalidOptions: the grace is negative or too long.
+        Conflict: as many old secrets as may sign do so still.
     """
     until = _grace_end(grace_s)
     endpoint = find_endpoint(session, account_id, endpoint_id, for_change=True)
@@ -75,6 +77,7 @@ def rotate_default_secret(session: Session, box: SecretBox, account_id: str, *, 
     Raises:
         NotFound: no such account.
         InvalidOptions: the grace is negative or too long.
+        Conflict: as many old secrets as may sign do so still.
     """
     until = _grace_end(grace_s)
     account = session.get(Account, account_id, with_for_update={"key_share": True}, populate_existing=True)
@@ -96,8 +99,19 @@ def _retire(
         return [], []
     now = datetime.now(UTC)
     kept = [(secret, its_end) for secret, its_end in zip(old, old_until, strict=True) if its_end > now]
-    kept = [*kept, (current, until)][-MAX_OLD:] if current is not None else kept
+    if current is not None:
+        _require_room(kept)
+        kept.append((current, until))
     return [secret for secret, _ in kept], [its_end for _, its_end in kept]
+
+
+def _require_room(kept: Sequence[tuple[bytes, datetime]]) -> None:
+    if len(kept) >= MAX_OLD:
+        ends = min(its_end for _, its_end in kept)
+        raise Conflict(
+            f"{MAX_OLD} old secrets still sign, the first of them until {rfc3339(ends)}. Rotate again after that, or "
+            "now with grace_seconds 0, which ends them all at once."
+        )
 
 
 def _grace_end(grace_s: int) -> datetime | None:

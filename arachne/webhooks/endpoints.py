@@ -98,8 +98,9 @@ def update_endpoint(
     change: EndpointChange,
     url: CheckedUrl | None,
 ) -> EndpointView:
-    """The endpoint with what `change` has set; `url` is the change's, checked. A null clears only the description.
+    """The endpoint with what `change` has set; `url` is the change's, checked.
 
+    A null clears the description, and makes the events the default ones.
     Disabling cancels its pending deliveries; enabling, or another URL, starts it clean. An endpoint that was enabled
     again gets one request at a time until it takes one.
 
@@ -110,7 +111,8 @@ def update_endpoint(
     endpoint = find_endpoint(session, account_id, endpoint_id, for_change=True)
     if url is not None and url.url != endpoint.url:
         _move(session, endpoint, url)
-    endpoint.events = check_filters(change.events) if change.events is not None else endpoint.events
+    if "events" in change.model_fields_set:
+        endpoint.events = check_filters(change.events)
     if "description" in change.model_fields_set:
         endpoint.description = change.description
     if change.enabled is not None and change.enabled != endpoint.enabled:

@@ -20,16 +20,17 @@ EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 DEFAULT_EVENTS = ("job.completed", "job.partial", "job.failed", "job.cancelled", "webhook.endpoint.disabled")
 
 
-def check_filters(filters: Sequence[str] | None) -> list[str]:
-    """The filters, each once and in order; the default ones for None.
+def check_filters(filters: Sequence[str] | None, *, inside: tuple[str, ...] = ()) -> list[str]:
+    """The filters, each once and in order; the default ones for None. They came as `events` `inside` of the request.
 
     Raises:
         InvalidOptions: one of them can't match any event.
     """
     if filters is None:
         return list(DEFAULT_EVENTS)
+    told = f"matches no event; events are {', '.join(EVENT_TYPES)}, or a prefix with .*"
     faults = [
-        {"loc": ["events", index], "msg": f"matches no event; events are {', '.join(EVENT_TYPES)}, or a prefix with .*"}
+        {"loc": [*inside, "events", index], "msg": told}
         for index, name in enumerate(filters)
         if not any(_matches(name, event) for event in EVENT_TYPES)
     ]

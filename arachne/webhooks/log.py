@@ -1,6 +1,7 @@
 """The log of deliveries: what was sent where, every attempt, and sending again."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import func
 from sqlmodel import Session, col, select
@@ -73,7 +74,7 @@ def get_delivery(session: Session, account_id: str, endpoint_id: str, message_id
 
 
 def redeliver(session: Session, account_id: str, endpoint_id: str, message_id: str) -> DeliveryView:
-    """The delivery, due now whatever became of it before; its place in the retry schedule stays as it is.
+    """The delivery, due now whatever became of it before, beside the retry schedule, which goes on where it is.
 
     Raises:
         NotFound: this account has no such endpoint, or it no such delivery.
@@ -90,12 +91,22 @@ def redeliver(session: Session, account_id: str, endpoint_id: str, message_id: s
     message = session.get_one(WebhookMessage, message_id)
     if message.redacted:
         raise Gone("The event's job was deleted, and what it told is erased.")
-    delivery.state, delivery.cause, delivery.next_attempt_at = "pending", "redelivery", now
-    delivery.reason = delivery.finished_at = delivery.claim_id = delivery.lease_until = None
+    _make_due(delivery, now)
     session.add(delivery)
     session.flush()
     news_of(session).deliveries = True
     return DeliveryView.model_validate(_members(delivery, message.type))
+
+
+def _make_due(delivery: WebhookDelivery, now: datetime) -> None:
+    """One attempt is due; a retry that is to come keeps its time, and one that is due already serves as well."""
+    pending, next_at = delivery.state == "pending", delivery.next_attempt_at
+    if pending and next_at is not None and next_at <= now:
+        return
+    if not delivery.redelivery or not pending:
+        delivery.retry_at = next_at if pending else None
+    delivery.state, delivery.redelivery, delivery.next_attempt_at = "pending", True, now
+    delivery.reason = delivery.finished_at = delivery.claim_id = delivery.lease_until = None
 
 
 def _find_delivery(session: Session, endpoint_id: str, message_id: str, *, lock: bool = False) -> WebhookDelivery:
@@ -113,7 +124,7 @@ def _members(delivery: WebhookDelivery, event: str) -> dict[str, object]:
         "event": event,
         "status": delivery.state,
         "attempt_count": delivery.attempts,
-        "cause": delivery.cause,
+        "cause": "redelivery" if delivery.redelivery else delivery.cause,
         "next_attempt_at": delivery.next_attempt_at,
         "reason": delivery.reason,
         "created_at": delivery.created_at,

@@ -4,7 +4,7 @@ Rows are locked in one order, endpoint before delivery, so that recording and di
 what an attempt says of the endpoint counts only while its claim holds.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import text
 from sqlmodel import Session
@@ -37,32 +37,41 @@ UPDATE webhook_endpoint SET enabled = false, disabled_at = now(), disabled_reaso
 WHERE endpoint_id = :endpoint_id
 """)
 _FINISH = text("""
-UPDATE webhook_delivery SET state = CAST(:state AS text), reason = :reason, attempts = attempts + :charged,
-    claim_id = NULL, lease_until = NULL,
-    next_attempt_at = now() + make_interval(secs => CAST(:delay_s AS float8)),
+UPDATE webhook_delivery SET state = CAST(:state AS text), reason = :reason, charged = charged + :on_schedule,
+    claim_id = NULL, lease_until = NULL, redelivery = redelivery AND NOT :resumes,
+    next_attempt_at = CASE WHEN :resumes AND retry_at IS NOT NULL THEN greatest(retry_at, now())
+                           ELSE now() + make_interval(secs => CAST(:delay_s AS float8)) END,
+    retry_at = CASE WHEN CAST(:state AS text) = 'pending' AND NOT :resumes THEN retry_at END,
     finished_at = CASE WHEN CAST(:state AS text) = 'pending' THEN NULL ELSE now() END
 WHERE message_id = :message_id AND endpoint_id = :endpoint_id AND claim_id = :claim_id AND state = 'pending'
 """)
-# The latest attempt has the highest number; `since` keeps the search to the days the delivery has lived.
-_LATEST = text("""
-SELECT coalesce(max(number), 0) FROM webhook_attempt
-WHERE message_id = :message_id AND endpoint_id = :endpoint_id AND at > :since
+# It was cancelled while it was being sent there, and has arrived all the same.
+_ARRIVED = text("""
+UPDATE webhook_delivery d SET state = 'succeeded', reason = NULL
+FROM webhook_endpoint e WHERE e.endpoint_id = d.endpoint_id AND e.url = :url
+  AND d.message_id = :message_id AND d.endpoint_id = :endpoint_id AND d.state = 'cancelled'
+""")
+_COUNT = text("""
+UPDATE webhook_delivery SET attempts = attempts + 1
+WHERE message_id = :message_id AND endpoint_id = :endpoint_id RETURNING attempts
 """)
 # Held against erasing: an answer is on record before it is forgotten, or is not put on record any more.
 _REDACTED = text("SELECT redacted FROM webhook_message WHERE message_id = :message_id FOR SHARE")
-_CLOCKS_APART = timedelta(days=1)  # at most, the database's and ours
 
 
 def record(
     session: Session, claim: Claim, outcome: Outcome, decision: Decision, *, disable_after_s: float
 ) -> AttemptView:
-    """The attempt as logged. If the claim was lost meanwhile, nothing but the log is written.
+    """The attempt as logged. If the claim was lost meanwhile, nothing more is written, but that it arrived if it did.
 
     Of an event whose job was erased the receiver's answer isn't logged; of one that is gone, nothing.
     """
     session.connection().execute(_LOCK, {"endpoint_id": claim.endpoint_id})
     if _finish(session, claim, decision):
         _note_health(session, claim, outcome, decision, disable_after_s)
+    elif decision.state == "succeeded":
+        arrived = {"url": claim.url, "message_id": claim.message_id, "endpoint_id": claim.endpoint_id}
+        session.connection().execute(_ARRIVED, arrived)
     return _log(session, claim, outcome)
 
 
@@ -94,7 +103,8 @@ def _finish(session: Session, claim: Claim, decision: Decision) -> bool:
     values = {
         "state": decision.state,
         "reason": decision.reason,
-        "charged": int(decision.charged),
+        "on_schedule": int(decision.on_schedule),
+        "resumes": decision.resumes,
         "delay_s": decision.delay_s,
         "message_id": claim.message_id,
         "endpoint_id": claim.endpoint_id,
@@ -106,13 +116,13 @@ def _finish(session: Session, claim: Claim, decision: Decision) -> bool:
 def _log(session: Session, claim: Claim, outcome: Outcome) -> AttemptView:
     delivery = {"message_id": claim.message_id, "endpoint_id": claim.endpoint_id}
     redacted = list(session.connection().execute(_REDACTED, {"message_id": claim.message_id}).scalars())
-    latest = session.connection().execute(_LATEST, delivery | {"since": claim.created_at - _CLOCKS_APART})
+    number = session.connection().execute(_COUNT, delivery).scalar()
     row = WebhookAttempt(
         at=outcome.at,
         attempt_id=new_id("att"),
         **delivery,
         account_id=claim.account_id,
-        number=latest.scalar_one() + 1,
+        number=number or 1,
         cause=claim.cause,
         status_code=outcome.status_code,
         ms=outcome.ms,

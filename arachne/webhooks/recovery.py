@@ -32,8 +32,8 @@ INSERT INTO webhook_delivery (message_id, endpoint_id, account_id, state, attemp
 SELECT message_id, :endpoint_id, :account_id, 'pending', 0, 'recovery', now()
 FROM unnest(CAST(:message_ids AS text[])) AS missed(message_id) ORDER BY message_id
 ON CONFLICT (message_id, endpoint_id) DO UPDATE
-SET state = 'pending', attempts = 0, cause = 'recovery', next_attempt_at = now(), reason = NULL, finished_at = NULL,
-    claim_id = NULL, lease_until = NULL
+SET state = 'pending', charged = 0, cause = 'recovery', redelivery = false, next_attempt_at = now(), retry_at = NULL,
+    reason = NULL, finished_at = NULL, claim_id = NULL, lease_until = NULL
 WHERE webhook_delivery.state IN ('failed', 'cancelled')
 """)
 
@@ -63,10 +63,10 @@ def recover(
 
     Raises:
         NotFound: this account has no such endpoint.
-        Conflict: the endpoint is disabled.
+        Conflict: the endpoint is disabled, and this is no `dry_run`.
     """
     endpoint = find_endpoint(session, account_id, endpoint_id, for_change=not dry_run)
-    if not endpoint.enabled:
+    if not endpoint.enabled and not dry_run:
         raise Conflict("The endpoint is disabled; enable it first.")
     rows = _find(session, endpoint, since or endpoint.created_at, until, limit + 1)
     missed = [

@@ -11,6 +11,7 @@ import aiohttp
 from arachne import __version__
 from arachne.errors import SetupError
 from arachne.net.client import Exchange, open_exchange, read_bounded
+from arachne.net.complaints import Complaints
 from arachne.net.failures import classify
 from arachne.net.policy import EgressPolicy
 from arachne.net.urls import check_url
@@ -20,7 +21,7 @@ from arachne.webhooks.claim import Claim
 from arachne.webhooks.sealing import open_all
 from arachne.webhooks.signing import sign_with_all
 
-log = logging.getLogger(__name__)
+_complaints = Complaints(logging.getLogger(__name__))
 
 USER_AGENT = f"Arachne-Webhooks/{__version__}"
 EXCERPT_BYTES = 2048
@@ -51,13 +52,18 @@ async def attempt(session: aiohttp.ClientSession, policy: EgressPolicy, box: Sec
             status = exchange.response.status
             retry_after = exchange.response.headers.get("Retry-After")
             response = await _read_excerpt(exchange)
-        failure: Failure | None = None if 200 <= status < 300 else "http"
+        failure = _judge(status)
     except Exception as error:  # whatever it is, the delivery must go on and the fault be told
-        failure = classify(error)
+        failure = classify(error) if status is None else _judge(status)
         if failure == "ours":
-            log.exception("webhook delivery failed here", extra={"message_id": claim.message_id})
+            _complaints.tell("webhooks could not be sent from here", error)
     ms = round((time.monotonic() - started_s) * 1000)
     return Outcome(at, ms, status, failure, response, retry_after)
+
+
+def _judge(status: int) -> Failure | None:
+    """A status decides, whatever comes after it."""
+    return None if 200 <= status < 300 else "http"
 
 
 def sign_headers(box: SecretBox, claim: Claim, timestamp: int) -> dict[str, str]:

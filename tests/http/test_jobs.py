@@ -177,6 +177,18 @@ async def test_polls_wait_for_a_change_and_answer_304_to_what_is_known(service: 
     assert (await get(service, f"{JOBS}/{job_id}?wait=30")).json()["finished"] is True
 
 
+@pytest.mark.parametrize(
+    ("wait", "status"),
+    [("0", 200), ("61", 200), ("999999999999", 200), ("9" * 400, 200), ("-1", 422), ("1.5", 422), ("1e3", 422)],
+)
+async def test_any_number_of_seconds_is_clamped(service: Service, wait: str, status: int) -> None:
+    """However long a client would wait, it is a minute at most; what is no whole number is refused."""
+    worker = await Worker(service).start()
+    job_id = await submit_batch(service, 1)
+    await worker.read_all()
+    assert (await get(service, f"{JOBS}/{job_id}?wait={wait}")).status_code == status
+
+
 async def test_cancelling_keeps_what_is_done_and_is_a_no_op_on_a_finished_job(service: Service) -> None:
     worker = await Worker(service).start()
     job_id = await submit_batch(service, 3)
@@ -220,6 +232,9 @@ async def test_jobs_are_listed_newest_first_page_by_page(service: Service) -> No
         ("limit=x", 422),
         ("status=done", 422),
         ("created_after=yesterday", 422),
+        ("created_after=0", 422),
+        ("limit=5.0", 422),
+        ("limit=1_0", 422),
         ("created_after=2026-01-01T00:00:00", 422),
         ("colour=red", 422),
         ("limit=1&limit=2", 422),
@@ -258,6 +273,10 @@ async def test_a_webhook_of_the_job_is_kept_with_its_events(service: Service) ->
         ).one()
     )
     assert tuple(kept) == ("https://hooks.example.com/x", True, ["job.*"])
+    unknown = await send(
+        service, ONE, json=body | {"webhook": {"url": "https://hooks.example.com/x", "events": ["no"]}}
+    )
+    assert [one["loc"] for one in unknown.json()["errors"]] == [["webhook", "events", 0]]
     for url, code in (("http://127.0.0.1/x", "invalid_url"), ("https://10.0.0.1/x", "egress_blocked")):
         refused = await send(service, ONE, json=body | {"webhook": {"url": url}})
         assert (refused.status_code, refused.json()["code"]) == (422, code)

@@ -52,6 +52,65 @@ async def test_an_endpoint_lives_and_dies(service: Service) -> None:
     assert (await call(service, "GET", "")).json() == {"data": [], "next_cursor": None}
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("rotate", {"grace_seconds": True}),
+        ("rotate", {"grace_seconds": "60"}),
+        ("rotate", {"grace_seconds": 60.0}),
+        ("recover", {"since": 0}),
+        ("recover", {"since": "0"}),
+        ("recover", {"until": 1.5}),
+        ("recover", {"since": "2026-01-31T00:00:00"}),
+        ("recover", {"dry_run": "true"}),
+        ("recover", {"dry_run": 1}),
+    ],
+)
+@pytest.mark.asyncio(loop_scope="session")
+async def test_nothing_is_taken_for_what_it_is_not(shared: Service, path: str, body: object) -> None:
+    """A number is no time, a text no truth: what has another type than the documented one is refused."""
+    response = await call(shared, "POST", f"/whe_01M8MCBQK32Z96E0JPN8CP9HNX/{path}", json=body)
+    assert (response.status_code, response.json()["errors"][0]["loc"]) == (422, list(body)), response.text  # type: ignore[call-overload]
+
+
+async def test_null_events_are_the_default_ones_whoever_says_so(service: Service) -> None:
+    """Making and changing an endpoint read `events: null` alike; what can't be null is refused by both."""
+    made = (await call(service, "POST", "", json={"url": TARGET, "events": None})).json()
+    path = f"/{made['endpoint_id']}"
+    await call(service, "PATCH", path, json={"events": ["job.*"]})
+    assert (await call(service, "PATCH", path, json={"events": None})).json()["events"] == made["events"]
+    for null in ("enabled", "url"):
+        assert (await call(service, "PATCH", path, json={null: None})).status_code == 422
+        assert (await call(service, "POST", "", json={"url": TARGET} | {null: None})).status_code == 422
+
+
+async def test_a_disabled_endpoint_may_look_at_what_it_missed(service: Service) -> None:
+    """Looking is 200, sending 409."""
+    made = (await call(service, "POST", "", json={"url": TARGET, "enabled": False})).json()
+    path = f"/{made['endpoint_id']}/recover"
+    assert (await call(service, "POST", path, json={"dry_run": True})).status_code == 200
+    assert (await call(service, "POST", path)).status_code == 409
+
+
+async def test_the_fifth_rotation_within_a_grace_is_refused(service: Service) -> None:
+    """No secret stops signing before its time unasked."""
+    endpoint = (await call(service, "POST", "", json={"url": TARGET})).json()
+    for path in (f"/{endpoint['endpoint_id']}/rotate", "/default/rotate"):
+        await call(service, "GET", "/default/secret")
+        answers = [await call(service, "POST", path) for _ in range(5)]
+        assert [answer.status_code for answer in answers] == [200] * 4 + [409]
+        assert answers[-1].json()["code"] == "conflict"
+        assert (await call(service, "POST", path, json={"grace_seconds": 0})).status_code == 200
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_long_body_without_images_is_told_nothing_of_images(shared: Service) -> None:
+    """413 says what helps here."""
+    response = await call(shared, "POST", "", json={"url": TARGET, "description": "x" * 1_100_000})
+    assert response.status_code == 413
+    assert "image" not in response.json()["detail"]
+
+
 async def test_secrets_rotate_with_and_without_grace(service: Service) -> None:
     endpoint = (await call(service, "POST", "", json={"url": TARGET})).json()
     path = f"/{endpoint['endpoint_id']}/rotate"
@@ -85,6 +144,8 @@ async def test_endpoints_are_listed_page_by_page(service: Service) -> None:
         ({"url": "https://127.0.0.1/x"}, 422, "egress_blocked"),
         ({"url": "https://[fe80::1]/x"}, 422, "egress_blocked"),
         ({"url": TARGET, "description": "nul\0"}, 422, "invalid_options"),
+        ({"url": TARGET, "enabled": "yes"}, 422, "invalid_options"),
+        ({"url": TARGET, "enabled": 1}, 422, "invalid_options"),
         ([], 400, "malformed_request"),
     ],
 )

@@ -161,6 +161,7 @@ def _operation(single: bool, body: type[BaseModel], view: type[BaseModel]) -> Op
             "required": list(files),
         },
         errors=(400, 409, 413, 415, 422, 503),
+        too_large="Send fewer images in one request.",
         max_bytes=_max_bytes,
     )
 

@@ -77,7 +77,7 @@ async def show_one(request: Request, parts: Parts) -> Response:
 async def change(request: Request, parts: Parts) -> Response:
     """The endpoint as changed."""
     wanted = await bodies.read_model(request, EndpointChange)
-    null = next((name for name in wanted.model_fields_set - {"description"} if getattr(wanted, name) is None), None)
+    null = next((name for name in wanted.model_fields_set & {"url", "enabled"} if getattr(wanted, name) is None), None)
     if null is not None:
         raise InvalidOptions(f"{null} can't be null.", errors=[{"loc": [null], "msg": "can't be null"}])
     url = None if wanted.url is None else await check_destination(wanted.url, webhook_policy(parts.settings))
@@ -196,6 +196,7 @@ RESOURCES = (
                 "A new default secret",
                 {200: Answer("The new secret", SecretView)},
                 body=RotateRequest,
+                errors=(409,),
             )
         },
     ),
@@ -235,7 +236,7 @@ RESOURCES = (
                 "A new secret for an endpoint",
                 {200: Answer("The new secret", SecretView)},
                 body=RotateRequest,
-                errors=(404,),
+                errors=(404, 409),
             )
         },
     ),

@@ -88,7 +88,8 @@ class WebhookDelivery(SQLModel, table=True):
     """One event on its way to one endpoint. `claim_id` and `lease_until` fence the sender.
 
     `worker_id` is the worker it was claimed by last; where that one is lost, the claim is worth nothing.
-    `cause` is why it is sent: the event itself, a test, or the wish to have it again.
+    `cause` is why it is sent: the event itself, a test, or the wish to have what was missed. `attempts` were made in
+    all, `charged` of them on the retry schedule. A `redelivery` is made beside that; `retry_at` keeps its next time.
     """
 
     __tablename__ = "webhook_delivery"
@@ -110,8 +111,11 @@ class WebhookDelivery(SQLModel, table=True):
     account_id: str
     state: str = "pending"
     attempts: int = 0
+    charged: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
     cause: str = Field(default="event", nullable=False, sa_column_kwargs={"server_default": text("'event'")})
+    redelivery: bool = unset()
     next_attempt_at: datetime | None = moment()
+    retry_at: datetime | None = moment()
     claim_id: UUID | None = None
     worker_id: str | None = None
     lease_until: datetime | None = moment()

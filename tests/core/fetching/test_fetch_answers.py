@@ -42,6 +42,33 @@ async def test_three_redirects_are_followed_and_no_more(fetching: Fetching, site
 
 
 @pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("/a b.png?q=a b", "/a%20b.png?q=a%20b"),
+        ("/ภาพ.png", "/%E0%B8%A0%E0%B8%B2%E0%B8%9E.png"),
+        ("/a%20b.png", "/a%20b.png"),
+        ('/a"<>^`{|}.png', "/a%22%3C%3E%5E%60%7B%7C%7D.png"),
+    ],
+)
+async def test_redirects_are_encoded_as_browsers_do(fetching: Fetching, location: str, path: str) -> None:
+    """A `Location` with spaces or raw UTF-8 is followed, each character that no URL may hold percent-encoded once."""
+    asked = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).split()[1].decode())
+        found = b"HTTP/1.1 302 Found\r\nLocation: " + location.encode() + b"\r\nContent-Length: 0\r\n\r\n"
+        writer.write(found if asked == ["/"] else b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        [image] = await fetching.fetch(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    assert asked == ["/", path]
+    assert "http 404" in (image.error_message or "")
+
+
+@pytest.mark.parametrize(
     "target",
     [
         "http://169.254.169.254/latest/meta-data/?q=secret",
@@ -53,6 +80,8 @@ async def test_three_redirects_are_followed_and_no_more(fetching: Fetching, site
         "file:///etc/passwd",
         "http://user@example.com/",
         "http://a b/",
+        "http://a\\@10.0.0.1/",
+        "http://ภาพ.example/",
     ],
 )
 async def test_each_redirect_is_checked_like_the_url(

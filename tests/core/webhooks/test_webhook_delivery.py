@@ -210,7 +210,7 @@ async def test_failure_classes(world: "World", async_database: AsyncDatabase, re
     assert await DeliveryEngine(async_database, world.box, hasty, lookup=lookup).deliver_due() == 1
     found = dict(world.sql("SELECT endpoint_id, failure FROM webhook_attempt"))
     assert found == ids
-    assert world.sql("SELECT DISTINCT state, attempts FROM webhook_delivery") == [("pending", 1)]
+    assert world.sql("SELECT DISTINCT state, charged FROM webhook_delivery") == [("pending", 1)]
     release.set()
 
 
@@ -225,7 +225,7 @@ async def test_our_own_faults_are_charged_to_nobody(
     assert await broken.deliver_due() == 1
     assert receiver.received == []
     assert world.sql("SELECT failure FROM webhook_attempt") == [("ours",)]
-    assert world.sql("SELECT state, attempts FROM webhook_delivery") == [("pending", 0)]
+    assert world.sql("SELECT state, attempts, charged FROM webhook_delivery") == [("pending", 1, 0)]
     assert world.sql("SELECT first_failure_at FROM webhook_endpoint") == [(None,)]
     world.make_due()
     assert await DeliveryEngine(async_database, world.box, world.settings).deliver_due() == 1

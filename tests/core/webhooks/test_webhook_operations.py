@@ -7,9 +7,9 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from arachne.errors import Conflict, NotFound
-from arachne.schemas.webhook import EndpointChange
+from arachne.schemas.webhook import EndpointChange, SecretView
 from arachne.webhooks.delivery import DeliveryEngine
-from arachne.webhooks.endpoint_secrets import get_default_secret, rotate_default_secret, rotate_endpoint_secret
+from arachne.webhooks.endpoint_secrets import MAX_OLD, get_default_secret, rotate_default_secret, rotate_endpoint_secret
 from arachne.webhooks.endpoints import ensure_job_endpoint, update_endpoint
 from arachne.webhooks.log import get_delivery, list_deliveries, redeliver
 
@@ -87,6 +87,35 @@ async def test_rotating_twice_ends_nobodys_grace(
         Webhook(secret).verify(during.body, during.headers)
     assert len(after.headers["webhook-signature"].split()) == 1
     assert last != second
+
+
+@pytest.mark.parametrize("of_account", [False, True])
+def test_no_rotation_ends_a_grace_it_does_not_name(world: "World", *, of_account: bool) -> None:
+    """Where as many old secrets sign as may, rotating is refused and changes nothing; without a grace it ends them."""
+    endpoint = world.endpoint("http://127.0.0.1:9/hook").endpoint_id
+    world.database.run(lambda tx: get_default_secret(tx.session, world.box, world.account_id))
+
+    def rotate(grace_s: int) -> SecretView:
+        if of_account:
+            return world.database.run(
+                lambda tx: rotate_default_secret(tx.session, world.box, world.account_id, grace_s=grace_s)
+            )
+        return world.database.run(
+            lambda tx: rotate_endpoint_secret(tx.session, world.box, world.account_id, endpoint, grace_s=grace_s)
+        )
+
+    table, prefix = ("account", "webhook_secret") if of_account else ("webhook_endpoint", "secret")
+    for _ in range(MAX_OLD):
+        rotate(3600)
+    before = world.sql(f"SELECT {prefix}, {prefix}s_old, {prefix}s_old_until FROM {table}")
+    with pytest.raises(Conflict, match="grace_seconds 0"):
+        rotate(3600)
+    assert world.sql(f"SELECT {prefix}, {prefix}s_old, {prefix}s_old_until FROM {table}") == before
+    ends = f"UPDATE {table} SET {prefix}s_old_until[1] = now() - interval '1 second'"
+    world.sql(ends)
+    rotate(3600)  # one grace is over: there is room
+    assert rotate(0).old_secret_until is None
+    assert world.sql(f"SELECT cardinality({prefix}s_old) FROM {table}") == [(0,)]
 
 
 async def test_a_jobs_own_webhook(world: "World", engine: DeliveryEngine, receivers: "Receivers") -> None:

@@ -75,14 +75,14 @@ def test_two_clicks_at_once_send_once(world: "World") -> None:
     endpoint = world.endpoint("http://127.0.0.1:9/hook").endpoint_id
     for _ in range(5):
         world.finish_job()
-    world.sql("UPDATE webhook_delivery SET state = 'failed', attempts = 10, finished_at = now()")
+    world.sql("UPDATE webhook_delivery SET state = 'failed', charged = 10, finished_at = now()")
 
     async def both() -> list[Recovery]:
         return await asyncio.gather(*(asyncio.to_thread(call, world, endpoint) for _ in range(2)))
 
     found = asyncio.run(both())
     assert sorted(len(one.missed) for one in found) == [0, 5]
-    rows = world.sql("SELECT state, attempts, cause FROM webhook_delivery")
+    rows = world.sql("SELECT state, charged, cause FROM webhook_delivery")
     assert rows == [("pending", 0, "recovery")] * 5
 
 
@@ -168,3 +168,13 @@ async def test_a_disabled_endpoint_that_still_fails_stays_probed(
     assert len(receiver.received) == 3
     assert sorted(world.sql("SELECT state FROM webhook_delivery")) == [("pending",), ("succeeded",), ("succeeded",)]
     assert world.sql("SELECT half_open, first_failure_at FROM webhook_endpoint") == [(False, None)]
+
+
+def test_a_disabled_endpoint_may_be_asked_what_it_missed(world: "World") -> None:
+    """Looking needs no enabled endpoint; sending does."""
+    endpoint = world.endpoint("http://127.0.0.1:9/hook").endpoint_id
+    switch(world, endpoint, enabled=False)
+    world.finish_job()
+    assert len(call(world, endpoint, dry_run=True).missed) == 1
+    with pytest.raises(Conflict):
+        call(world, endpoint)

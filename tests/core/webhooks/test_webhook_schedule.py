@@ -17,8 +17,10 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SCHEDULE = Settings().webhook_retry_seconds
 
 
-def claim(attempts: int = 0, *, hidden: bool = False, age_s: float = 0, is_test: bool = False) -> Claim:
-    """A delivery with so many attempts behind it."""
+def claim(
+    charged: int = 0, *, hidden: bool = False, age_s: float = 0, is_test: bool = False, is_redelivery: bool = False
+) -> Claim:
+    """A delivery with so many attempts of its schedule behind it."""
     return Claim(
         claim_id=uuid4(),
         message_id="msg_1",
@@ -29,10 +31,11 @@ def claim(attempts: int = 0, *, hidden: bool = False, age_s: float = 0, is_test:
         hidden=hidden,
         body=b"{}",
         secrets=(),
-        attempts=attempts,
+        charged=charged,
         age_s=age_s,
         created_at=NOW,
         is_test=is_test,
+        is_redelivery=is_redelivery,
     )
 
 
