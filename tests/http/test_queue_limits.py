@@ -71,4 +71,5 @@ async def test_with_the_store_away_nothing_is_half_done(service: Service) -> Non
         await service.count("blob") == 1
     )  # the original is on record before it is stored, so that the sweeper finds it
     folder.unlink()
+    folder.mkdir()
     assert (await send(service, ONE, files={"file": ("a.png", png())})).status_code == 202
