@@ -1,5 +1,8 @@
 """Images that workers were lost with before run with nothing else in hand."""
 
+from hashlib import sha256
+from threading import Event
+
 import pytest
 
 pytestmark = pytest.mark.processes
@@ -33,13 +36,18 @@ def test_images_that_outlived_two_workers_run_alone(service, stage_faults, monke
     assert {image.attempts for image in service.images(job_id)} == {1}
 
 
-def test_stopping_gives_back_what_waits_to_run_alone(service, stage_faults, eventually) -> None:
-    """A worker that leaves keeps no image that it hasn't begun, and loses no time over it."""
-    job_id = service.submit(*(f"image {n}" for n in range(4)))
-    service.scalar("UPDATE image SET lost_leases = 2 WHERE index = 3")
-    with service.dispatcher(stage_faults.slow_image):
-        eventually(lambda: service.scalar("SELECT count(*) FROM image WHERE state = 'running'") == 4)
-    states = [image.state for image in service.images(job_id)]
-    assert states[3] == "queued"
-    assert {image.lost_leases for image in service.images(job_id)} == {0, 2}
+def test_stopping_gives_back_what_waits_to_run_alone(service, stage_faults, eventually, monkeypatch) -> None:
+    """A worker that leaves keeps no image that it hasn't begun, whatever else it still waits for."""
+    release, read = Event(), service.storage.read
+    hanging = sha256(b"hanging").hexdigest()
+    monkeypatch.setattr(service.storage, "read", lambda digest: digest == hanging and release.wait(60) and read(digest))
+    job_id = service.submit("hanging", "suspect")
+    service.scalar("UPDATE image SET lost_leases = 2 WHERE index = 1")
+    with service.dispatcher(stage_faults.read_or_fail) as dispatcher:
+        eventually(lambda: service.scalar("SELECT count(*) FROM image WHERE state = 'running'") == 2)
+        dispatcher.stop()
+        eventually(lambda: [image.state for image in service.images(job_id)] == ["running", "queued"])
+        release.set()
+    assert {(image.state, image.attempts) for image in service.images(job_id)} == {("queued", 0)}
+    assert [image.lost_leases for image in service.images(job_id)] == [0, 2]
     assert service.scalar("SELECT count(*) FROM flight") == 0

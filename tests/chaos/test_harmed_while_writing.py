@@ -6,13 +6,14 @@ from contextlib import AbstractContextManager
 
 import pytest
 
+from arachne.actors.dispatcher import count_ahead
 from arachne.jobs.reconcile import reconcile, release_worker
 from tests.chaos.held_writes import Gate, hold_writes
 from tests.chaos.test_killed_worker import assert_finished_once
 
 pytestmark = pytest.mark.chaos
 IMAGES = 8
-IN_HAND = 4  # of a worker of two subprocesses
+IN_HAND = 2 + count_ahead(2)  # of a worker of two subprocesses
 
 
 def hold_finishes(service) -> AbstractContextManager[Gate]:
@@ -83,9 +84,10 @@ def test_zombie_whose_transactions_were_ended_writes_nothing(service, worker_pro
     with hold_finishes(service) as gate, worker_process("read_or_fail") as zombie:
         eventually(lambda: len(gate.held()) == IN_HAND)
         zombie.send_signal(signal.SIGSTOP)
+        zombie_id = service.scalar("SELECT worker_id FROM worker")
         gate.drop_connections()  # as the server does by itself after a while
         gate.open()
-        with worker_process("read_or_fail", ARACHNE_LEASE_S="3"):
+        with worker_process("read_or_fail", ARACHNE_LEASE_S="5"):
             assert_told_once(service, job_id)
         finished_by = {image.worker_id for image in service.images(job_id)}
         zombie.send_signal(signal.SIGCONT)
@@ -94,8 +96,8 @@ def test_zombie_whose_transactions_were_ended_writes_nothing(service, worker_pro
         assert zombie.wait(30) == 0
     assert_told_once(service, job_id)
     assert {image.worker_id for image in service.images(job_id)} == finished_by
-    assert len(finished_by) == 1
-    assert sum(image.lost_leases for image in service.images(job_id)) == IN_HAND
+    assert zombie_id not in finished_by
+    assert sum(image.lost_leases > 0 for image in service.images(job_id)) >= IN_HAND
 
 
 def test_zombie_whose_transactions_are_open_still_finishes_once(service, worker_process, eventually) -> None:
