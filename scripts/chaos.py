@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=sorted(FAULTS), help="kinds of faults; all when not given")
     parser.add_argument("--seed", type=int, help="chooses everything; printed when not given")
     parser.add_argument("--lease-s", type=float, default=15, help="the workers' lease")
-    parser.add_argument("--lines", type=int, default=8, help="lines of text on each picture: how long reading takes")
+    parser.add_argument("--lines", type=int, default=5, help="lines of text on each picture: how long reading takes")
     parser.add_argument("--times", type=int, default=10, help="kills of `recovery`, in each of two ways")
     given = parser.parse_args()
     if given.what == "recovery":
