@@ -9,7 +9,7 @@ import sys
 import typer
 
 from arachne import __version__
-from arachne.cli import account, cache, doctor, extract, migrate, parts, tokens, up, webhooks
+from arachne.cli import account, cache, doctor, extract, migrate, parts, plan, tokens, up, usage, webhooks
 from arachne.cli.output import complain
 from arachne.errors import ArachneError, SetupError
 
@@ -31,6 +31,8 @@ extract.register(app)
 doctor.register(app)
 app.add_typer(account.app, name="account")
 app.add_typer(cache.app, name="cache")
+app.add_typer(plan.app, name="plan")
+app.add_typer(usage.app, name="usage")
 app.add_typer(webhooks.app, name="webhooks")
 
 

@@ -21,7 +21,13 @@ Claim = Annotated[str | None, typer.Option(help="What the issuer's account claim
 
 @app.command()
 def create(
-    name: Name, issuer: Issuer = None, claim: Claim = None, json: Json = False, data_dir: DataDir = None
+    name: Name,
+    plan: Annotated[str, typer.Option(help="Its plan; `arachne plan list` shows all.")] = "default",
+    *,
+    issuer: Issuer = None,
+    claim: Claim = None,
+    json: Json = False,
+    data_dir: DataDir = None,
 ) -> None:
     """Create an account with one client. The secret is shown this once."""
     from arachne import accounts
@@ -29,7 +35,7 @@ def create(
 
     settings = load(data_dir)
     with session_on(settings) as session:
-        made = accounts.create_account(session, name)
+        made = accounts.create_account(session, name, plan_id=plan)
         if issuer is not None or claim is not None:
             accounts.bind_account(session, made.account_id, issuer, claim)
     _warn_of_stranger(settings, issuer)
@@ -48,6 +54,7 @@ def list_all(json: Json = False, data_dir: DataDir = None) -> None:
             {
                 "account_id": account.account_id,
                 "name": account.name,
+                "plan_id": account.plan_id,
                 "issuer": account.issuer,
                 "claim": account.claim,
                 "created_at": account.created_at,
@@ -55,7 +62,7 @@ def list_all(json: Json = False, data_dir: DataDir = None) -> None:
             }
             for account in accounts.list_accounts(session)
         ]
-    print_rows(rows, ["account_id", "name", "issuer", "claim", "created_at", "disabled_at"], as_json=json)
+    print_rows(rows, ["account_id", "name", "plan_id", "issuer", "claim", "created_at", "disabled_at"], as_json=json)
 
 
 @app.command()
@@ -67,6 +74,21 @@ def disable(name: Name, data_dir: DataDir = None) -> None:
     with session_on(load(data_dir)) as session:
         accounts.disable_account(session, name)
     say(f"{name} is disabled.")
+
+
+@app.command()
+def plan(
+    name: Name,
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="Name of the plan; `arachne plan list` shows all.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Give an account another plan, for images finished from now on. What it owes already stays."""
+    from arachne import plans
+    from arachne.cli.connection import session_on
+
+    with session_on(load(data_dir)) as session:
+        plans.assign_plan(session, name, plan)
+    say(f"{name} has the plan {plan}.")
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """What commands print: data on stdout, all else on stderr."""
 
+import csv
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,16 @@ def print_rows(rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, 
     for row in rows:
         table.add_row(*("" if row[column] is None else escape(str(_plain(row[column]))) for column in columns))
     Console(width=None if sys.stdout.isatty() else _UNFOLDED_WIDTH).print(table)
+
+
+def print_csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
+    """`rows` as CSV on stdout, under a header; what a row hasn't is empty.
+
+    Source: RFC 4180, but for the line ends, which are this system's.
+    """
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
 
 
 def print_record(record: Mapping[str, object], *, as_json: bool) -> None:

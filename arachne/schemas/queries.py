@@ -11,6 +11,7 @@ from arachne.schemas.usage import Grouping
 from arachne.schemas.webhook import DeliveryStatus
 
 FIRST_DAY = date(2000, 1, 1)
+MONTH = r"^2\d{3}-(0[1-9]|1[0-2])$"
 Cursor = Annotated[str, Field(max_length=200)]
 Limit = Annotated[int, DIGITS, Field(ge=1, le=200)]
 
@@ -62,6 +63,12 @@ class UsageQuery(_Query):
         if self.start is not None and self.end is not None and self.start >= self.end:
             raise ValueError("`from` must be before `to`")
         return self
+
+
+class StatementQuery(_Query):
+    """Which month, UTC; this one by default."""
+
+    month: Annotated[str | None, Field(pattern=MONTH)] = None
 
 
 class DeliveriesQuery(PageQuery):

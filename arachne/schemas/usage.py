@@ -1,13 +1,14 @@
-"""What an account used, from the ledger."""
+"""What an account used, and what it owes for it, from the ledger."""
 
 from datetime import date
-from decimal import Decimal
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field
+
+from arachne.schemas.money import Due, Money
 
 Grouping = Literal["day", "model"]
-Money = Annotated[Decimal, PlainSerializer(lambda amount: f"{amount:.6f}", return_type=str, when_used="json")]
+Kind = Literal["described", "read", "degraded", "cached"]
 
 
 class _Wire(BaseModel):
@@ -15,7 +16,7 @@ class _Wire(BaseModel):
 
 
 class Usage(_Wire):
-    """Sums of the ledger; `amount` is a decimal string in the report's currency."""
+    """Sums of the ledger; `amount_due` is a decimal string with six decimals in the report's currency."""
 
     images: int
     cached: int
@@ -23,13 +24,21 @@ class Usage(_Wire):
     gpu_seconds: float
     cpu_seconds: float
     bytes: int
-    amount: Money
+    amount_due: Money
 
 
 class UsageGroup(Usage):
     """The sums of one day (UTC) or one model version."""
 
     key: str
+
+
+class AccountUsage(UsageGroup):
+    """The same of one of several accounts; one that was erased has no name."""
+
+    account_id: str
+    account: str | None
+    currency: str
 
 
 class UsageReport(_Wire):
@@ -43,3 +52,36 @@ class UsageReport(_Wire):
     group: Grouping
     total: Usage
     data: list[UsageGroup]
+
+
+class StatementLine(_Wire):
+    """Images of one kind at one price: `amount` is `images` times `unit_price` and `entries` times `vlm_price`.
+
+    `kind` is whether they were described by a model, only read, degraded, or answered from the cache. Each frame of an
+    image counts as one of `images`; `entries` are the images as they were sent.
+    """
+
+    plan_id: str
+    kind: Kind
+    unit_price: Money
+    vlm_price: Money
+    entries: int
+    images: int
+    amount: Money
+
+
+class Statement(_Wire):
+    """A month (UTC) of an account. `subtotal` is the sum of the lines to the last decimal.
+
+    `amount_due` is the subtotal in whole coins of the currency, rounded this once, halves to the even coin. While
+    `final` is false, entries may still be added.
+    """
+
+    account_id: str
+    month: str
+    currency: str
+    final: bool
+    lines: list[StatementLine]
+    images: int
+    subtotal: Money
+    amount_due: Due

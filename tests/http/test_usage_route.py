@@ -29,4 +29,26 @@ async def test_usage_takes_dates_and_a_grouping(shared: Service, query: str, sta
         report = response.json()
         assert set(report) == {"from", "to", "currency", "group", "total", "data"}
         assert report["total"]["images"] == 0
-        assert report["total"]["amount"] == "0.000000"
+        assert report["total"]["amount_due"] == "0.000000"
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("", 200),
+        ("month=2026-02", 200),
+        ("month=2999-12", 200),
+        ("month=2026-13", 422),
+        ("month=2026-2", 422),
+        ("month=1999-12", 422),
+        ("month=2026-02-01", 422),
+        ("year=2026", 422),
+    ],
+)
+async def test_a_statement_is_for_a_month(shared: Service, query: str, status: int) -> None:
+    response = await shared.client.get(f"/api/usage/statement?{query}", headers=await shared.headers())
+    assert response.status_code == status, response.text
+    if status == 200:
+        statement = response.json()
+        assert (statement["lines"], statement["subtotal"], statement["amount_due"]) == ([], "0.000000", "0.00")
+        assert statement["final"] is (query == "month=2026-02")

@@ -26,6 +26,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.CheckConstraint("priority BETWEEN 0 AND 3", name="ck_plan_priority"),
         sa.CheckConstraint("weight > 0 AND max_in_flight > 0", name="ck_plan_share"),
+        sa.CheckConstraint("least(price_image, price_cached, price_vlm) >= 0", name="ck_plan_price"),
         sa.PrimaryKeyConstraint("plan_id"),
     )
     op.create_table(

@@ -9,6 +9,20 @@ down_revision = "0003"
 branch_labels = None
 depends_on = None
 
+# Erasing an account forgets who sent its images; whatever else would change the ledger fails.
+KEEP_LEDGER = """
+CREATE FUNCTION keep_ledger() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        OLD.subject := '';
+        IF NEW IS NOT DISTINCT FROM OLD THEN
+            RETURN NEW;
+        END IF;
+    END IF;
+    RAISE EXCEPTION 'usage_entry is append-only' USING ERRCODE = 'restrict_violation';
+END $$
+"""
+
 
 def upgrade() -> None:
     op.create_table(
@@ -53,12 +67,27 @@ def upgrade() -> None:
         sa.Column("cpu_s", sa.Float(), nullable=False),
         sa.Column("gpu_s", sa.Float(), nullable=False),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("plan_id", sa.String(), nullable=False),
+        sa.Column("unit_price", sa.Numeric(precision=18, scale=6), nullable=False),
+        sa.Column("vlm_price", sa.Numeric(precision=18, scale=6), nullable=False),
         sa.Column("amount", sa.Numeric(precision=18, scale=6), nullable=False),
         sa.Column("currency", sa.String(), nullable=False),
+        sa.CheckConstraint("amount = units * unit_price + vlm_price", name="ck_usage_entry_amount"),
         sa.PrimaryKeyConstraint("entry_id"),
         sa.UniqueConstraint("image_id"),
     )
-    op.create_index("ix_usage_entry_account", "usage_entry", ["account_id", "at"], unique=False)
+    op.create_index(
+        "ix_usage_entry_account", "usage_entry", ["account_id", "at"], unique=False, postgresql_include=["units"]
+    )
+    op.execute(KEEP_LEDGER)
+    op.execute(
+        "CREATE TRIGGER usage_entry_kept BEFORE UPDATE OR DELETE ON usage_entry "
+        "FOR EACH ROW EXECUTE FUNCTION keep_ledger()"
+    )
+    op.execute(
+        "CREATE TRIGGER usage_entry_kept_whole BEFORE TRUNCATE ON usage_entry "
+        "FOR EACH STATEMENT EXECUTE FUNCTION keep_ledger()"
+    )
     # A row always finds a partition, even when the daily ones could not be made in time.
     op.execute("CREATE TABLE api_usage_log_rest PARTITION OF api_usage_log DEFAULT")
 
@@ -66,3 +95,4 @@ def upgrade() -> None:
 def downgrade() -> None:
     for table in ("usage_entry", "audit_log", "api_usage_log"):
         op.drop_table(table)
+    op.execute("DROP FUNCTION keep_ledger()")

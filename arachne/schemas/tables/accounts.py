@@ -23,6 +23,8 @@ PRICE = Numeric(18, 6)
 class Plan(SQLModel, table=True):
     """Prices per image in `currency`, the monthly quota (None: unlimited), and rates that override the settings'.
 
+    `rates` are by policy: those of a user, and with `account_` before the name caps for all users of an account.
+
     `priority`, `weight` and `max_in_flight` are each account's share of the workers: by weight, and each priority
     counts four times the one below, so that none has all. An account is never given more than `max_in_flight` images.
     """
@@ -30,6 +32,7 @@ class Plan(SQLModel, table=True):
     __table_args__ = (
         CheckConstraint("priority BETWEEN 0 AND 3", name="ck_plan_priority"),
         CheckConstraint("weight > 0 AND max_in_flight > 0", name="ck_plan_share"),
+        CheckConstraint("least(price_image, price_cached, price_vlm) >= 0", name="ck_plan_price"),
     )
 
     plan_id: str = Field(primary_key=True)

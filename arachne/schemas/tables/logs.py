@@ -3,7 +3,7 @@
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import BigInteger, Index
+from sqlalchemy import BigInteger, CheckConstraint, Index
 from sqlmodel import Field, SQLModel
 
 from arachne.schemas.tables.accounts import PRICE
@@ -32,10 +32,18 @@ class ApiUsageLog(SQLModel, table=True):
 
 
 class UsageEntry(SQLModel, table=True):
-    """The ledger: one entry an image, however often it was tried; `units` is what it counts as. Append-only."""
+    """The ledger: one entry an image, however often it was tried; `units` is what it counts as.
+
+    Its plan and prices are those of the moment. Append-only, which the database sees to: an erased account's `subject`
+    becomes empty, and nothing else ever changes.
+    """
 
     __tablename__ = "usage_entry"
-    __table_args__ = (Index("ix_usage_entry_account", "account_id", "at"),)
+    __table_args__ = (
+        CheckConstraint("amount = units * unit_price + vlm_price", name="ck_usage_entry_amount"),
+        # The quota sums a month's units at every submission, from the index alone.
+        Index("ix_usage_entry_account", "account_id", "at", postgresql_include=["units"]),
+    )
 
     entry_id: str = Field(primary_key=True)
     account_id: str
@@ -50,6 +58,9 @@ class UsageEntry(SQLModel, table=True):
     cpu_s: float
     gpu_s: float
     size_bytes: int = Field(sa_type=BigInteger)
+    plan_id: str
+    unit_price: Decimal = Field(sa_type=PRICE)
+    vlm_price: Decimal = Field(sa_type=PRICE)
     amount: Decimal = Field(sa_type=PRICE)
     currency: str
 
