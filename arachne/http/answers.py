@@ -8,14 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive
 
-from arachne.database import Transaction
 from arachne.http.departure import stay
 from arachne.http.exchange import Caller
 from arachne.http.parts import Parts
 from arachne.http.preferences import matches_etag
 from arachne.http.splicing import dump, splice
 from arachne.http.waiting import Stand
-from arachne.jobs.views import find_job, show_job
+from arachne.jobs.views import show_job
 
 RETRY_AFTER_S = 1
 
@@ -89,15 +88,11 @@ async def answer_poll(
 
 
 async def _await_change(request: Request, parts: Parts, caller: Caller, job_id: str, *, view: str, wait_s: int) -> None:
-    stand = await parts.database.run(_stand, caller.account_id, job_id)
+    stand = (await parts.watcher.look_up(caller.account_id, job_id)).stand
+    assert stand is not None
     known = matches_etag(request.headers, _etag(job_id, stand, view)) or "if-none-match" not in request.headers
     if known and not stand.finished:
         await stay(request.receive, parts.watcher.wait(job_id, lambda now: now != stand, wait_s))
-
-
-def _stand(transaction: Transaction, account_id: str, job_id: str) -> Stand:
-    job = find_job(transaction, account_id, job_id)
-    return Stand(job.state, job.completed, job.failed, job.cancelled, job.cached, job.degraded)
 
 
 def _stand_of(shown: dict[str, object]) -> Stand:

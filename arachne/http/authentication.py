@@ -11,10 +11,11 @@ from starlette.datastructures import Headers
 from arachne.database import AsyncDatabase, Transaction
 from arachne.errors import InsufficientScope, InvalidToken, Unavailable
 from arachne.http.exchange import Caller, Exchange
+from arachne.http.gathering import Gathered
 from arachne.schemas.token import Scope
 from arachne.settings import Settings
 from arachne.signing_keys import public_keys
-from arachne.standing import Credential, check_standing
+from arachne.standing import Credential, Standing, check_standing
 from arachne.tokens import (
     AccessToken,
     Issuer,
@@ -85,7 +86,7 @@ class Authenticator:
     """Turns bearer tokens, our own and those of trusted issuers, into callers."""
 
     def __init__(self, settings: Settings, database: AsyncDatabase) -> None:
-        self._database = database
+        self._standings = Gathered(database, _check_standing)
         ours = our_issuer(settings)
         self._trusted: dict[str, tuple[Issuer, KeyRing | RemoteKeys]] = {**trusted_issuers(settings)}
         self._trusted[ours.name] = ours, KeyRing(database)
@@ -99,7 +100,7 @@ class Authenticator:
         """
         verified = await self._verify(read_token(_bearer(request_headers, exchange)))
         credential = Credential.of(verified)
-        standing = await self._database.run(lambda tx: check_standing(tx.session, credential))
+        standing = await self._standings.get(credential)
         exchange.caller = Caller(
             account_id=standing.account_id,
             subject=verified.subject,
@@ -117,7 +118,7 @@ class Authenticator:
         Raises:
             InvalidToken, AccountUnknown: it has been revoked, or its client or account disabled.
         """
-        await self._database.run(lambda tx: check_standing(tx.session, caller.credential))
+        await self._standings.get(caller.credential)
 
     async def close(self) -> None:
         """End what is under way."""
@@ -154,6 +155,10 @@ def _bearer(request_headers: Headers, exchange: Exchange) -> str:
     if len(given) > 1:
         raise InvalidToken("Send one Authorization header.")
     return token.strip(" ")
+
+
+def _check_standing(transaction: Transaction, credential: Credential) -> Standing:
+    return check_standing(transaction.session, credential)
 
 
 def _read_keys(transaction: Transaction) -> list[dict[str, str]]:

@@ -1,5 +1,6 @@
 """Moving-window rate limits, shared by all replicas through Redis, kept in memory while Redis is away."""
 
+import asyncio
 import hashlib
 import logging
 import math
@@ -20,6 +21,7 @@ from arachne.settings import Settings
 
 log = logging.getLogger(__name__)
 REDIS_TIMEOUT_S = 0.5
+AT_ONCE = 16  # hits counted at once, each on a connection of its own; the others wait
 COOL_DOWN_S = 5.0
 _SAFETY_S = 0.05  # the window's ends are compared in floating point on two clocks
 TOKEN_RATES = {"token_address": "60/minute", "token_client": "30/minute"}
@@ -65,6 +67,7 @@ class Limiter:
         )
         self._shared = MovingWindowRateLimiter(shared)
         self._local = MovingWindowRateLimiter(MemoryStorage())
+        self._gate = asyncio.Semaphore(AT_ONCE)
         self._away = False
         self._try_again_s = 0.0
 
@@ -76,14 +79,15 @@ class Limiter:
     async def hit(self, policy: Policy, *identity: str, cost: int = 1) -> Verdict:
         """The verdict on `cost` more hits; refused hits cost nothing."""
         key = identify(*identity)
-        if not self._away or self._may_try_again():
-            try:
-                verdict = await self._hit(self._shared, policy, key, cost)
-            except (RedisError, OSError) as error:
-                self._note(error)
-            else:
-                self._note(None)
-                return verdict
+        async with self._gate:
+            if not self._away or self._may_try_again():
+                try:
+                    verdict = await self._hit(self._shared, policy, key, cost)
+                except (RedisError, OSError) as error:
+                    self._note(error)
+                else:
+                    self._note(None)
+                    return verdict
         return await self._hit(self._local, policy, key, cost)
 
     def _may_try_again(self) -> bool:

@@ -17,6 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from arachne.announcer import JOBS_CHANNEL
 from arachne.database import AsyncDatabase, Transaction, notifications
 from arachne.errors import ArachneError, Unavailable
+from arachne.http.gathering import Gathered
+from arachne.jobs.views import find_job
 from arachne.schemas.job import TERMINAL
 from arachne.webhooks.history import JobEvent, read_job_events
 
@@ -76,6 +78,7 @@ class JobWatcher:
 
     def __init__(self, database: AsyncDatabase, *, tick_s: float = TICK_S, pause_s: float = PAUSE_S) -> None:
         self._database = database
+        self._stands = Gathered(database, _find_stand)
         self._tick_s = tick_s
         self._pause_s = pause_s
         self._of_job: dict[str, set[Subscription]] = {}
@@ -88,6 +91,15 @@ class JobWatcher:
     def count(self) -> int:
         """Number of subscriptions."""
         return self._count
+
+    async def look_up(self, account_id: str, job_id: str) -> Sight:
+        """How the account's job stands now, and its last event's number.
+
+        Raises:
+            NotFound: the account has no such job.
+            Gone: it was deleted or has expired.
+        """
+        return await self._stands.get((account_id, job_id))
 
     def drain(self) -> None:
         """Let all waits end now: the process is about to stop."""
@@ -213,6 +225,12 @@ class JobWatcher:
         subscription.missed = True
         if subscription.waits:
             self._put(subscription)
+
+
+def _find_stand(transaction: Transaction, wanted: tuple[str, str]) -> Sight:
+    job = find_job(transaction, *wanted)
+    stand = Stand(job.state, job.completed, job.failed, job.cancelled, job.cached, job.degraded)
+    return Sight(stand, job.sequence)
 
 
 def read_sights(transaction: Transaction, wanted: Collection[Wanted]) -> dict[Wanted, Sight]:

@@ -47,7 +47,7 @@ WHERE message_id = :message_id AND endpoint_id = :endpoint_id AND claim_id = :cl
 """)
 # It was cancelled while it was being sent there, and has arrived all the same.
 _ARRIVED = text("""
-UPDATE webhook_delivery d SET state = 'succeeded', reason = NULL
+UPDATE webhook_delivery d SET state = 'succeeded', reason = NULL, finished_at = now()
 FROM webhook_endpoint e WHERE e.endpoint_id = d.endpoint_id AND e.url = :url
   AND d.message_id = :message_id AND d.endpoint_id = :endpoint_id AND d.state = 'cancelled'
 """)

@@ -15,8 +15,6 @@ from arachne.http.event_stream import MEDIA_TYPE, EventStream
 from arachne.http.exchange import caller_of
 from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
-from arachne.jobs.views import find_job
-from arachne.schemas.job import TERMINAL
 from arachne.schemas.listing import EventList
 from arachne.schemas.queries import PageQuery
 from arachne.webhooks.history import FeedEvent, Position, read_feed
@@ -38,9 +36,9 @@ async def show_feed(request: Request, parts: Parts) -> Response:
 async def stream(request: Request, parts: Parts) -> Response:
     """The job's events, from after the one the client had last; 204 tells one that had all not to come again."""
     caller, job_id = caller_of(request), request.path_params["job_id"]
-    job = await parts.database.run(find_job, caller.account_id, job_id)
+    job = await parts.watcher.look_up(caller.account_id, job_id)
     after = _last_event(request.headers)
-    if job.state in TERMINAL and after >= job.sequence:
+    if job.stand is not None and job.stand.finished and after >= job.sequence:
         return Response(status_code=204)
     return EventStream(parts.watcher, parts.standing, caller, job_id, after=after)
 
