@@ -10,7 +10,7 @@ from sqlmodel import Session, col, select
 from arachne.errors import Conflict, NotFound
 from arachne.ids import new_id
 from arachne.net.urls import CheckedUrl
-from arachne.schemas.tables import WebhookEndpoint
+from arachne.schemas.tables import Account, WebhookEndpoint
 from arachne.schemas.webhook import EndpointChange, EndpointRequest, EndpointView, NewEndpointView
 from arachne.secretbox import SecretBox
 from arachne.webhooks.cancellation import cancel_pending
@@ -63,6 +63,8 @@ def create_endpoint(
 
 
 def _require_room(session: Session, account_id: str) -> None:
+    """Nothing, where one more may be made; until the transaction ends the account makes no other."""
+    session.get(Account, account_id, with_for_update={"key_share": True}, populate_existing=True)
     visible = select(func.count()).select_from(WebhookEndpoint).where(*_visible(account_id))
     if session.exec(visible).one() >= MAX_ENDPOINTS:
         raise Conflict(f"An account has at most {MAX_ENDPOINTS} endpoints; delete one.")

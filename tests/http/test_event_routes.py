@@ -97,7 +97,7 @@ async def test_missed_events_are_listed_and_sent_again(service: Service) -> None
     for body in ({"since": "yesterday"}, {"since": since, "until": since}, {"since": "2026-01-01T00:00:00"}):
         assert (await recover(**body)).status_code == 422, body
     await service.client.patch(path, json={"enabled": False}, headers=headers)
-    refused = await recover(since=since, dry_run=True)
+    refused = await recover(since=since)
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
 
 

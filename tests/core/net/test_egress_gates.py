@@ -55,7 +55,7 @@ async def send_webhook(session: aiohttp.ClientSession, policy: EgressPolicy, url
     secret = SealedSecret(seal(BOX, new_secret(), endpoint_purpose("whe_1")), endpoint_purpose("whe_1"))
     claim = Claim(
         claim_id=uuid4(), message_id="msg_1", endpoint_id="whe_1", account_id="acc_1", event="job.completed", url=url,
-        hidden=False, body=b"{}", secrets=(secret,), attempts=0, age_s=0, created_at=datetime.now(UTC),
+        hidden=False, body=b"{}", secrets=(secret,), charged=0, age_s=0, created_at=datetime.now(UTC),
     )  # fmt: skip
     return (await attempt(session, policy, BOX, claim)).failure
 

@@ -50,8 +50,9 @@ def test_our_faults_are_told_in_one_line_and_seldom(caplog: pytest.LogCaptureFix
 
 def test_what_nobody_foresaw_is_told_with_its_place_and_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
     """A fault of the program shows where it is; its text may hold a URL and stays out."""
+    url = "https://a.example/?token=secret"
     with pytest.raises(ValueError, match="token") as raised:
-        int("https://a.example/?token=secret")
+        int(url)
     Complaints(logging.getLogger("told")).tell("image img_1 could not be fetched", raised.value)
     assert "test_failures.py" in caplog.text
     assert "token" not in caplog.text

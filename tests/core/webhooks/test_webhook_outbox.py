@@ -1,6 +1,8 @@
 """Events in the outbox: once, in the caller's transaction, to whom it concerns, with bodies within bounds."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -256,6 +258,21 @@ def test_endpoints_are_bounded(world: "World") -> None:
         )
     with world.database.transaction() as transaction, pytest.raises(Conflict):
         create_endpoint(transaction.session, world.box, world.account_id, EndpointRequest(url=URL), world.checked(URL))
+
+
+def test_endpoints_made_at_once_are_bounded_too(world: "World", monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who makes the last one makes others wait for the count."""
+    monkeypatch.setattr("arachne.webhooks.endpoints.MAX_ENDPOINTS", 1)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(1) as threads:
+        with world.database.transaction() as transaction:
+            checked = world.checked(URL)
+            create_endpoint(transaction.session, world.box, world.account_id, EndpointRequest(url=URL), checked)
+            other = threads.submit(world.endpoint, URL)
+            while not other.done() and world.sql(waiting) == [(0,)]:
+                time.sleep(0.01)
+        with pytest.raises(Conflict):
+            other.result()
 
 
 def _running_job(world: "World", session: Session) -> Job:
