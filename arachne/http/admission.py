@@ -10,11 +10,11 @@ from starlette.requests import Request
 
 from arachne.database import Transaction
 from arachne.errors import FieldError, ImageError, InvalidOptions, TooManyImages, Unavailable
-from arachne.http import bodies, limiter
+from arachne.http import bodies
 from arachne.http.exchange import Caller
 from arachne.http.intake import Arrival, Intake, inspect
 from arachne.http.parts import Parts
-from arachne.http.throttle import throttle
+from arachne.http.throttle import most_at_once, throttle
 from arachne.images import admit
 from arachne.jobs.publications import Published, published
 from arachne.jobs.submit import NewImage, NewWebhook, check_room_for, reserve_blobs
@@ -189,7 +189,7 @@ async def count_images(request: Request, parts: Parts, caller: Caller, accepted:
         RateLimited: over the limit.
     """
     images = sum(image.units for image in accepted if image.error is None)
-    window = limiter.policies(parts.settings, caller.rates)["images"].window
+    window = most_at_once(parts, caller, "images")
     if images > window.amount:
         raise TooManyImages(
             f"{images:,} images can never pass the limit of {window.amount:,} in {window.window_s} seconds. Split them."

@@ -1,4 +1,4 @@
-"""Moving-window rate limits, shared by all replicas through Redis, kept in memory while Redis is away."""
+"""Moving-window rate limits, shared by all replicas through Redis, kept by each process alone while Redis is away."""
 
 import asyncio
 import hashlib
@@ -6,43 +6,33 @@ import logging
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from limits import RateLimitItemPerSecond
-from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.storage import RedisStorage
 from limits.aio.strategies import MovingWindowRateLimiter
 from redis.asyncio import ConnectionPool
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from arachne.schemas.limits import RateWindow, parse_rate
+from arachne.http.windows import Policy, Stand, Windows
+from arachne.schemas.limits import parse_rate
+from arachne.schemas.plan import OF_ACCOUNT
 from arachne.settings import Settings
 
 log = logging.getLogger(__name__)
 REDIS_TIMEOUT_S = 0.5
 AT_ONCE = 16  # hits counted at once, each on a connection of its own; the others wait
-COOL_DOWN_S = 5.0
+COOL_DOWN_S = 1.0
 _SAFETY_S = 0.05  # the window's ends are compared in floating point on two clocks
 TOKEN_RATES = {"token_address": "60/minute", "token_client": "30/minute"}
 
 
 @dataclass(frozen=True)
-class Policy:
-    """A named limit."""
-
-    name: str
-    window: RateWindow
-
-    @property
-    def item(self) -> RateLimitItemPerSecond:
-        """The limit in the library's form."""
-        return RateLimitItemPerSecond(self.window.amount, self.window.window_s)
-
-
-@dataclass(frozen=True)
 class Verdict:
-    """How a caller stands with a policy after a hit; times in seconds from now."""
+    """How a caller stands with a policy after a hit; times in seconds from now.
+
+    `retry_after_s` is until as much again would pass: 0 where it would now.
+    """
 
     policy: Policy
     passed: bool
@@ -52,7 +42,11 @@ class Verdict:
 
 
 class Limiter:
-    """Counts hits per policy and identity. `in_memory` tells that Redis is away and each process counts alone."""
+    """Counts hits per policy and identity. `in_memory` tells that Redis is away and each process counts alone.
+
+    Each process also keeps what it let pass itself and never exceeds a limit by that count: so a limit holds while
+    Redis is away, has come back or was emptied, as far as one process can know.
+    """
 
     def __init__(self, redis_url: str) -> None:
         self._pool = ConnectionPool.from_url(
@@ -63,10 +57,9 @@ class Limiter:
             implementation="redispy",
             key_prefix="arachne:limits",
             connection_pool=self._pool,  # type: ignore[arg-type]  # documented, but not in its annotation
-            retry=Retry(NoBackoff(), 0),  # type: ignore[arg-type]  # handed on to the client
         )
         self._shared = MovingWindowRateLimiter(shared)
-        self._local = MovingWindowRateLimiter(MemoryStorage())
+        self._own = Windows()
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._away = False
         self._try_again_s = 0.0
@@ -79,16 +72,49 @@ class Limiter:
     async def hit(self, policy: Policy, *identity: str, cost: int = 1) -> Verdict:
         """The verdict on `cost` more hits; refused hits cost nothing."""
         key = identify(*identity)
+        mine = self._own.take(policy, key, cost)
+        passed = mine is not None
+        shared = await self._ask(policy, key, cost, counts=passed)
+        if mine is not None and shared is not None and not shared[0]:
+            self._own.give_back(policy, key, mine)
+            passed = False
+        return self._judge(policy, key, cost, passed=passed, shared=shared and shared[1])
+
+    async def look(self, policy: Policy, *identity: str, cost: int = 1) -> Verdict:
+        """The verdict there would be on `cost` more hits; nothing is counted."""
+        key = identify(*identity)
+        shared = await self._ask(policy, key, cost, counts=False)
+        verdict = self._judge(policy, key, cost, passed=True, shared=shared and shared[1])
+        return replace(verdict, passed=not verdict.retry_after_s)
+
+    def _judge(self, policy: Policy, key: str, cost: int, *, passed: bool, shared: Stand | None) -> Verdict:
+        stands = [self._own.stand(policy, key, cost), *([shared] if shared else [])]
+        nearest = min(stands, key=lambda stand: (stand.remaining, -stand.reset_s))
+        wait_s = max(stand.wait_s for stand in stands)
+        retry_after_s = max(0.0, wait_s) + _SAFETY_S if wait_s or not passed else 0.0
+        return Verdict(policy, passed, max(0, nearest.remaining), max(0.0, nearest.reset_s), retry_after_s)
+
+    async def _ask(self, policy: Policy, key: str, cost: int, *, counts: bool) -> tuple[bool, Stand] | None:
+        """Whether the hits pass in Redis, and how it stands there; None while it can't be asked."""
         async with self._gate:
-            if not self._away or self._may_try_again():
-                try:
-                    verdict = await self._hit(self._shared, policy, key, cost)
-                except (RedisError, OSError) as error:
-                    self._note(error)
-                else:
-                    self._note(None)
-                    return verdict
-        return await self._hit(self._local, policy, key, cost)
+            if self._away and not self._may_try_again():
+                return None
+            try:
+                found = await self._ask_redis(policy, key, cost, counts=counts)
+            except (RedisError, OSError) as error:
+                self._note(error)
+                return None
+            self._note(None)
+            return found
+
+    async def _ask_redis(self, policy: Policy, key: str, cost: int, *, counts: bool) -> tuple[bool, Stand]:
+        item = RateLimitItemPerSecond(policy.window.amount, policy.window.window_s)
+        passed = counts and await self._shared.hit(item, policy.name, key, cost=cost)
+        stats = await self._shared.get_window_stats(item, policy.name, key)
+        reset_s = stats.reset_time - time.time()
+        # With several hits at once the oldest one's leaving need not make room enough; the whole window does.
+        wait_s = 0.0 if stats.remaining >= cost else reset_s if cost == 1 else float(policy.window.window_s)
+        return passed, Stand(stats.remaining, reset_s, wait_s)
 
     def _may_try_again(self) -> bool:
         """Whether this hit is the one that looks whether Redis is back; the others don't wait for that."""
@@ -108,28 +134,21 @@ class Limiter:
             log.info("rate limits are counted in Redis again")
         self._away = error is not None
 
-    async def _hit(self, limiter: MovingWindowRateLimiter, policy: Policy, key: str, cost: int) -> Verdict:
-        passed = await limiter.hit(policy.item, policy.name, key, cost=cost)
-        stats = await limiter.get_window_stats(policy.item, policy.name, key)
-        reset_s = max(0.0, stats.reset_time - time.time())
-        # With several hits at once the oldest one's leaving need not make room enough; the whole window does.
-        wait_s = reset_s if cost == 1 else float(policy.window.window_s)
-        return Verdict(policy, passed, max(0, stats.remaining), reset_s, 0.0 if passed else wait_s + _SAFETY_S)
-
     async def close(self) -> None:
         """Close the connections."""
         await self._pool.aclose()
 
 
 def policies(settings: Settings, overrides: Mapping[str, str] | None = None) -> dict[str, Policy]:
-    """The policies by name: the settings' rates, those of the caller's plan over them."""
+    """The policies by name: the settings' rates, those of the caller's plan over them, and its caps of the account."""
     rates = TOKEN_RATES | {
         "vision": settings.vision_rate_limit,
         "images": settings.image_rate_limit,
         "reads": settings.read_rate_limit,
         "other": settings.other_rate_limit,
     }
-    rates |= {name: rate for name, rate in (overrides or {}).items() if name in rates}
+    given = dict(overrides or {})
+    rates |= {name: rate for name, rate in given.items() if name.removeprefix(OF_ACCOUNT) in rates}
     return {name: Policy(name, parse_rate(rate)) for name, rate in rates.items()}
 
 

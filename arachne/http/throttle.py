@@ -7,7 +7,10 @@ from arachne.http import limiter
 from arachne.http.exchange import Caller, Exchange, exchange_of
 from arachne.http.limiter import Verdict
 from arachne.http.parts import Parts
+from arachne.http.windows import Policy
 from arachne.jobs.idempotency import is_taken
+from arachne.schemas.limits import RateWindow
+from arachne.schemas.plan import OF_ACCOUNT
 from arachne.schemas.text import is_storable
 
 VISION = "vision"
@@ -21,6 +24,8 @@ async def throttle_request(request: Request, parts: Parts, caller: Caller, polic
     """
     key = request.headers.get("idempotency-key")
     if policy == VISION and key and is_storable(key) and await parts.database.run(is_taken, caller.account_id, key):
+        stands = [await parts.limiter.look(found, *identity) for found, identity in _limits(parts, caller, policy)]
+        exchange_of(request.scope).headers.update(limiter.headers({stand.policy.name: stand for stand in stands}))
         return
     await throttle(request, parts, caller, policy)
 
@@ -39,25 +44,45 @@ async def throttle(request: Request, parts: Parts, caller: Caller, policy: str, 
     """Count `cost` hits of the caller against a policy and tell how it stands in the answer's headers.
 
     Raises:
-        RateLimited: over the limit; says when it will pass.
+        RateLimited: over the user's limit or the account's; says when it will pass.
     """
-    found = limiter.policies(parts.settings, caller.rates)[policy]
-    verdict = await parts.limiter.hit(found, caller.account_id, caller.subject, cost=cost)
     exchange = exchange_of(request.scope)
-    note(exchange, verdict)
-    if not verdict.passed:
-        raise refusal(exchange, verdict)
+    counted = _limits(parts, caller, policy)
+    if len(counted) > 1:  # what one of them refuses must cost nothing with the other
+        looked = [await parts.limiter.look(found, *identity, cost=cost) for found, identity in counted]
+        if not all(verdict.passed for verdict in looked):
+            note(exchange, *looked)
+            raise refusal(exchange)
+    for found, identity in counted:
+        verdict = await parts.limiter.hit(found, *identity, cost=cost)
+        note(exchange, verdict)
+        if not verdict.passed:
+            raise refusal(exchange)
 
 
-def note(exchange: Exchange, verdict: Verdict) -> None:
-    """Put the verdict, with those before it, on the answer's headers."""
-    exchange.verdicts[verdict.policy.name] = verdict
+def most_at_once(parts: Parts, caller: Caller, policy: str) -> RateWindow:
+    """The strictest window of those the caller's hits count in: more at once never pass."""
+    return min(found.window for found, _ in _limits(parts, caller, policy))
+
+
+def note(exchange: Exchange, *verdicts: Verdict) -> None:
+    """Put the verdicts, with those before them, on the answer's headers."""
+    exchange.verdicts.update({verdict.policy.name: verdict for verdict in verdicts})
     exchange.headers.update(limiter.headers(exchange.verdicts))
 
 
-def refusal(exchange: Exchange, verdict: Verdict) -> RateLimited:
-    """The error for a hit that didn't pass."""
-    name, window = verdict.policy.name, verdict.policy.window
-    exchange.extra["violated-policies"] = [name]
-    detail = f"Over the limit {name!r}: {window.amount} in any {window.window_s} seconds. Wait as Retry-After says."
-    return RateLimited(detail, retry_after_s=verdict.retry_after_s)
+def refusal(exchange: Exchange) -> RateLimited:
+    """The error for a request one of whose hits didn't pass. After its wait the same request passes all of them."""
+    violated = [verdict.policy for verdict in exchange.verdicts.values() if not verdict.passed]
+    exchange.extra["violated-policies"] = [policy.name for policy in violated]
+    told = ", ".join(f"{one.name!r}: {one.window.amount} in any {one.window.window_s} seconds" for one in violated)
+    wait_s = max(verdict.retry_after_s for verdict in exchange.verdicts.values())
+    return RateLimited(f"Over the limit {told}. Wait as Retry-After says.", retry_after_s=wait_s)
+
+
+def _limits(parts: Parts, caller: Caller, policy: str) -> list[tuple[Policy, tuple[str, ...]]]:
+    """What the caller's hits count against, and under which identity: the user's, and its account's if there is one."""
+    known = limiter.policies(parts.settings, caller.rates)
+    account = known.get(OF_ACCOUNT + policy)
+    users = (known[policy], (caller.account_id, caller.subject))
+    return [users] if account is None else [users, (account, (caller.account_id,))]

@@ -147,7 +147,7 @@ async def _throttle(request: Request, parts: Parts, name: str, identity: str) ->
     exchange = exchange_of(request.scope)
     note(exchange, verdict)
     if not verdict.passed:
-        raise refusal(exchange, verdict)
+        raise refusal(exchange)
 
 
 RESOURCES = (
