@@ -66,16 +66,16 @@ class Housekeeping:
 
     def retain(self) -> None:
         """Drop results, originals, events, tombstones and unused endpoints past their keeping."""
-        run, database, settings = self.database.run, self.database, self.settings
+        run, settings = self.database.run, self.settings
         batches: list[Callable[[], int]] = [
             lambda: run(retention.expire_jobs),
             lambda: run(retention.drop_results, settings),
-            lambda: retention.sweep_originals(database, self.storage, settings),
             lambda: run(retention.drop_events, settings),
             lambda: run(retention.bury_jobs, settings),
             lambda: run(lambda transaction: drop_unused_endpoints(transaction.session, retention.BATCH)),
         ]
-        self._each(*(partial(self._in_batches, step) for step in batches), self._prune_cache)
+        sweep = partial(retention.sweep_originals, self.database, self.storage, settings)
+        self._each(*(partial(self._in_batches, step) for step in batches), sweep, self._prune_cache)
 
     def _prune_cache(self) -> None:
         """This machine's cache file keeps within its age and size, and holds nothing that was erased elsewhere."""

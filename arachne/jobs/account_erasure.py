@@ -36,7 +36,7 @@ SELECT result_id FROM image_result WHERE account_id = :account_id ORDER BY resul
 # Where accounts share the cache, others may have results of this one: they are theirs from now on.
 _HAND_OVER = text("""
 UPDATE image_result r SET account_id = image.account_id FROM image
-WHERE r.result_id = ANY(:result_ids) AND image.result_id = r.result_id
+WHERE r.result_id = ANY(:result_ids) AND image.result_id = r.result_id AND image.account_id <> :account_id
 """)
 _MESSAGES = text("SELECT message_id FROM webhook_message WHERE account_id = :account_id LIMIT :batch")
 _DROP_DELIVERIES = text("DELETE FROM webhook_delivery WHERE message_id = ANY(:message_ids)")
@@ -154,11 +154,12 @@ def _find_jobs(transaction: Transaction, account_id: str) -> list[str]:
 
 
 def _drop_results(transaction: Transaction, account_id: str) -> int:
+    """Number of results that are the account's no more; those of a job made meanwhile go with that job."""
     result_ids = list(transaction.session.scalars(_RESULTS, {"account_id": account_id, "batch": BATCH}))
-    if result_ids:
-        drop_unused_results(transaction, result_ids)
-        _execute(transaction, _HAND_OVER, result_ids=result_ids)
-    return len(result_ids)
+    if not result_ids:
+        return 0
+    dropped = drop_unused_results(transaction, result_ids)
+    return len(dropped) + _execute(transaction, _HAND_OVER, result_ids=result_ids, account_id=account_id)
 
 
 def _drop_events(transaction: Transaction, account_id: str) -> int:

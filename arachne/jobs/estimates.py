@@ -57,7 +57,7 @@ waiting AS (
     SELECT (SELECT q.account_id FROM image q WHERE q.state = 'queued' AND q.account_id > waiting.account_id
             ORDER BY q.account_id LIMIT 1)
     FROM waiting WHERE waiting.account_id IS NOT NULL),
-begins AS (
+begins AS NOT MATERIALIZED (
     SELECT account_id, weight, greatest(served.tag + 1 / weight, (SELECT coalesce(max(tag), 0) FROM served)) AS tag
     FROM account_share LEFT JOIN served USING (account_id)),
 turn AS MATERIALIZED (

@@ -96,7 +96,10 @@ def reconcile(database: Database, settings: Settings, *, thorough: bool = True) 
 
     Not `thorough`: only lost workers, flights and deadlines, what a worker looks after every two seconds.
     """
-    lost, recovered, unsent = database.run(_recover, settings)
+    lost, recovered = database.run(_recover, settings)
+    # Each apart, since all images of a transaction are locked before its jobs.
+    recovered += database.run(_recover_fetches, settings)
+    unsent = database.run(_recover_deliveries)
     unparked = database.run(_land)
     late = database.run(fail_late_images, settings)
     if not thorough:
@@ -171,13 +174,21 @@ def close_jobs(transaction: Transaction, settings: Settings) -> int:
     return len(job_ids)
 
 
-def _recover(transaction: Transaction, settings: Settings) -> tuple[int, int, int]:
+def _recover(transaction: Transaction, settings: Settings) -> tuple[int, int]:
+    """Numbers of workers that are lost, and of images taken back from those that are."""
     if not _alone(transaction):
-        return 0, 0, 0
+        return 0, 0
     lost = len(expire(transaction, settings.lease_s))
     end_lost_sessions(transaction)
-    recovered = recover_images(transaction, settings) + recover_fetches(transaction, settings)
-    return lost, recovered, free_lost_deliveries(transaction)
+    return lost, recover_images(transaction, settings)
+
+
+def _recover_fetches(transaction: Transaction, settings: Settings) -> int:
+    return recover_fetches(transaction, settings) if _alone(transaction) else 0
+
+
+def _recover_deliveries(transaction: Transaction) -> int:
+    return free_lost_deliveries(transaction) if _alone(transaction) else 0
 
 
 def _land(transaction: Transaction) -> int:

@@ -10,7 +10,7 @@ from arachne.storage import Storage
 
 BATCH = 1000
 JOB_BATCH = 100  # jobs of up to hundreds of images each
-BLOB_BATCH = 50
+BLOB_BATCH = 500
 BLOB_GRACE_S = 3600.0
 ERASED_KEPT_S = 86_400.0  # a machine that has not looked for so long looks through its whole file
 
@@ -56,14 +56,15 @@ ORDER BY created_at LIMIT :batch FOR UPDATE SKIP LOCKED
 """)
 _DROP_DELIVERIES = text("DELETE FROM webhook_delivery WHERE message_id = ANY(:message_ids)")
 _DROP_EVENTS = text("DELETE FROM webhook_message WHERE message_id = ANY(:message_ids)")
-_UNUSED = """
-SELECT sha256 FROM blob WHERE stored_at < now() - make_interval(secs => :grace_s) AND NOT EXISTS (
+_IS_UNUSED = """
+SELECT stored_at < now() - make_interval(secs => :grace_s) AND NOT EXISTS (
     SELECT 1 FROM image JOIN job USING (job_id) WHERE image.sha256 = blob.sha256 AND job.deleted_at IS NULL
-       AND (job.finished_at IS NULL OR job.finished_at > now() - make_interval(secs => :retention_s)))
+       AND (job.finished_at IS NULL OR job.finished_at > now() - make_interval(secs => :retention_s))) AS unused, sha256
+FROM blob
 """
-_BLOBS = text(f"{_UNUSED} ORDER BY sha256 LIMIT :batch")
+_BLOBS = text(f"{_IS_UNUSED} WHERE sha256 > :after ORDER BY sha256 LIMIT :batch")
 _LOCK_BLOB = text("SELECT sha256 FROM blob WHERE sha256 = :digest FOR UPDATE")
-_IS_UNUSED = text(f"{_UNUSED} AND sha256 = :digest")
+_BLOB = text(f"{_IS_UNUSED} WHERE sha256 = :digest")
 _DROP_BLOB = text("DELETE FROM blob WHERE sha256 = :digest")
 
 
@@ -107,14 +108,18 @@ def drop_events(transaction: Transaction, settings: Settings) -> int:
 
 
 def sweep_originals(database: Database, storage: Storage, settings: Settings) -> int:
-    """Number of originals deleted because every job that had them ended too long ago.
+    """Number of originals deleted because every job that had them ended too long ago; each is looked at once.
 
     Raises:
         Unavailable: the store can't be reached; the rows of what was not deleted stay.
     """
     values = {"grace_s": BLOB_GRACE_S, "retention_s": settings.original_retention_s}
-    digests = database.run(lambda tx: list(tx.session.scalars(_BLOBS, values | {"batch": BLOB_BATCH})))
-    return sum(database.run(_sweep, digest, storage, values) for digest in digests)
+    swept, after = 0, ""
+    while looked_at := database.run(_look_at_blobs, after, values):
+        unused = [digest for digest, is_unused in looked_at.items() if is_unused]
+        swept += sum(database.run(_sweep, digest, storage, values) for digest in unused)
+        after = max(looked_at)
+    return swept
 
 
 def sweep_original(database: Database, storage: Storage, settings: Settings, digest: str) -> bool:
@@ -144,6 +149,12 @@ async def sweep_original_async(database: AsyncDatabase, storage: Storage, settin
     return unused
 
 
+def _look_at_blobs(transaction: Transaction, after: str, values: Mapping[str, float]) -> dict[str, bool]:
+    """Of the next originals: whether no job needs them. A batch costs what it holds, however many are kept."""
+    rows = transaction.session.execute(_BLOBS, {**values, "after": after, "batch": BLOB_BATCH})
+    return {row.sha256: row.unused for row in rows}
+
+
 def _sweep(transaction: Transaction, digest: str, storage: Storage, values: Mapping[str, float]) -> bool:
     """Whether the original went. Its row alone is locked: a submission of the same bytes waits and stores them anew."""
     if not _hold_unused(transaction, digest, values):
@@ -156,7 +167,7 @@ def _sweep(transaction: Transaction, digest: str, storage: Storage, values: Mapp
 def _hold_unused(transaction: Transaction, digest: str, values: Mapping[str, float]) -> bool:
     """Whether no job needs the original, looked at once it is locked: a submission may have taken it up meanwhile."""
     transaction.session.execute(_LOCK_BLOB, {"digest": digest})
-    return transaction.session.scalar(_IS_UNUSED, {**values, "digest": digest}) is not None
+    return bool(transaction.session.scalar(_BLOB, {**values, "digest": digest}))
 
 
 def _affected(transaction: Transaction, statement: TextClause, **values: float) -> int:

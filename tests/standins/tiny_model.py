@@ -10,7 +10,6 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-ANSWER: Final = {"description": "ok", "elements": [], "text": []}
 _WIDTH: Final = 320
 _EYE: Final = 32
 # What likely follows a character; quotes open "ok", brackets close at once, and a closing brace ends it all.

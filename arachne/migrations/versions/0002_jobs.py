@@ -59,6 +59,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("cache_key"),
     )
     op.create_index(op.f("ix_image_result_account_id"), "image_result", ["account_id"], unique=False)
+    op.create_index("ix_image_result_created", "image_result", ["created_at"], unique=False)
     op.create_index("ix_image_result_sha256", "image_result", ["sha256"], unique=False)
     op.create_index(
         "ix_image_result_reading",
@@ -152,7 +153,14 @@ def upgrade() -> None:
     )
     op.create_index("ix_job_erasing", "job", ["job_id"], unique=False, postgresql_where=sa.text("erasing"))
     op.create_index(
-        "ix_job_expires", "job", ["expires_at"], unique=False, postgresql_where=sa.text("expires_at IS NOT NULL")
+        "ix_job_deleted", "job", ["deleted_at"], unique=False, postgresql_where=sa.text("deleted_at IS NOT NULL")
+    )
+    op.create_index(
+        "ix_job_expires",
+        "job",
+        ["expires_at"],
+        unique=False,
+        postgresql_where=sa.text("expires_at IS NOT NULL AND deleted_at IS NULL"),
     )
     op.create_table(
         "image",

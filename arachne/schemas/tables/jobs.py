@@ -9,10 +9,8 @@ from sqlmodel import Field, SQLModel
 from arachne.schemas.tables.columns import Json, Moment, created_now, moment, one_unit, unset
 
 JOB_STATES = ("queued", "processing", "completed", "partial", "failed", "cancelled")
-JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")
 # `fetching`: its URL is being read. `parked`: the same image is being read right now for somebody; this one waits.
 IMAGE_STATES = ("fetching", "queued", "parked", "running", "completed", "failed", "cancelled")
-IMAGE_OPEN = ("fetching", "queued", "parked", "running")
 
 
 def _in(column: str, states: tuple[str, ...]) -> str:
@@ -29,7 +27,8 @@ class Job(SQLModel, table=True):
         CheckConstraint(_in("state", JOB_STATES), name="ck_job_state"),
         Index("ix_job_account", "account_id", text("job_id DESC")),
         Index("ix_job_deadline", "deadline_at", postgresql_where=text("finished_at IS NULL")),
-        Index("ix_job_expires", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
+        Index("ix_job_expires", "expires_at", postgresql_where=text("expires_at IS NOT NULL AND deleted_at IS NULL")),
+        Index("ix_job_deleted", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")),
         Index("ix_job_erasing", "job_id", postgresql_where=text("erasing")),
     )
 
@@ -153,6 +152,7 @@ class ImageResult(SQLModel, table=True):
     __table_args__ = (
         Index("ix_image_result_reading", "reading_key", postgresql_where=text("reading_key IS NOT NULL")),
         Index("ix_image_result_sha256", "sha256"),
+        Index("ix_image_result_created", "created_at"),
     )
 
     result_id: str = Field(primary_key=True)

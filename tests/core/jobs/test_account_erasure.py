@@ -99,6 +99,23 @@ def test_an_erasure_of_an_account_is_run_again_after_a_kill(queue, storage, monk
     assert queue.column("SELECT count(*) FROM audit_log") == [1]
 
 
+def test_a_job_that_was_let_in_meanwhile_is_erased_too(queue, storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accepted before the account was closed and read after its jobs were looked for, its result ends with it."""
+    finish(queue, "early")
+    erase_jobs, late = account_erasure._erase_jobs, []
+
+    def let_one_in(*given: Any) -> int:
+        erased = erase_jobs(*given)
+        late.extend([] if late else [finish(queue, "late")])
+        return erased
+
+    monkeypatch.setattr(account_erasure, "_erase_jobs", let_one_in)
+    erased = erase_account(queue.database, storage, queue.settings, "somebody")
+    assert erased.jobs == len(late) + 1 == 2
+    for table in ("account", "job", "image", "image_result"):
+        assert queue.column(f"SELECT count(*) FROM {table}") == [0]
+
+
 def test_shared_results_pass_to_those_who_have_them(queue, storage) -> None:
     """Where accounts share the cache, one that is erased takes along only what nobody else has."""
     job_id = finish(queue, "shared", "alone")

@@ -10,6 +10,7 @@ from sqlalchemy import event, text
 from arachne.bodies import Reading
 from arachne.database import Database, Transaction
 from arachne.errors import AccountQueueFull, QuotaExceeded, Unavailable
+from arachne.jobs import retention
 from arachne.jobs.finish import finish_completed
 from arachne.jobs.queue import Room, check_quota, check_room
 from arachne.jobs.retention import sweep_originals
@@ -119,6 +120,19 @@ async def test_originals_of_a_submission_that_came_to_nothing_are_swept(queue) -
     assert sweep_originals(queue.database, storage, queue.settings) == 2
     assert not await storage.has_async(str(images[0].sha256))
     assert queue.column("SELECT count(*) FROM blob") == [0]
+
+
+async def test_the_sweeper_passes_over_what_is_kept(queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In batches of two, with originals that jobs need before, between and after those that none does."""
+    monkeypatch.setattr(retention, "BLOB_BATCH", 2)
+    storage, contents = open_storage(queue.settings), [f"image {number}" for number in range(9)]
+    images = sorted((image_of(content) for content in contents), key=lambda image: str(image.sha256))
+    queue.database.run(reserve_blobs, images)
+    queue.column("UPDATE blob SET stored_at = now() - interval '2 hours'")
+    unused = {images[number].sha256 for number in (2, 5, 6)}
+    queue.submit(*(one for one in contents if image_of(one).sha256 not in unused))
+    assert sweep_originals(queue.database, storage, queue.settings) == 3
+    assert set(queue.column("SELECT sha256 FROM blob")) == {image.sha256 for image in images} - unused
 
 
 def test_a_store_that_hangs_holds_one_row(queue) -> None:
