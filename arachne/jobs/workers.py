@@ -11,13 +11,26 @@ from arachne.ids import new_id
 from arachne.schemas.vlm import VlmSeen
 
 BEAT_S = 2.0
+GAP_S = 3 * BEAT_S  # seconds without a beat that are no mere delay
 
 _REGISTER = text("""
-INSERT INTO worker (worker_id, kind, host, pid, languages, beat_at)
-VALUES (:worker_id, :kind, :host, :pid, CAST(:languages AS text[]), now())
+INSERT INTO worker (worker_id, kind, host, pid, languages, beat_at, steady_since)
+VALUES (:worker_id, :kind, :host, :pid, CAST(:languages AS text[]), now(), now())
 """)
-_BEAT = text("UPDATE worker SET beat_at = now() WHERE worker_id = :worker_id")
-_EXPIRE = text("DELETE FROM worker WHERE beat_at < now() - make_interval(secs => :lease_s) RETURNING worker_id")
+_BEAT = text("""
+UPDATE worker SET beat_at = now(),
+    steady_since = CASE WHEN beat_at < now() - make_interval(secs => :gap_s) THEN now() ELSE steady_since END
+WHERE worker_id = :worker_id
+""")
+# After an outage of the database every worker's beat is old. Only one that has beaten without a gap for as long as the
+# lease knows that another's silence is its own.
+_EXPIRE = text("""
+DELETE FROM worker WHERE beat_at < now() - make_interval(secs => :lease_s) AND EXISTS (
+    SELECT 1 FROM worker AS witness
+    WHERE witness.beat_at > now() - make_interval(secs => :gap_s)
+      AND witness.steady_since < now() - make_interval(secs => :settled_s))
+RETURNING worker_id
+""")
 _TELL = text("""
 UPDATE worker SET vlm = CAST(:vlm AS jsonb)
 WHERE worker_id = :worker_id AND vlm IS DISTINCT FROM CAST(:vlm AS jsonb)
@@ -46,12 +59,13 @@ def register(
 
 def beat(transaction: Transaction, worker_id: str) -> bool:
     """Whether the worker still counts as alive. If not, its images are others' by now and it must register anew."""
-    return bool(transaction.session.execute(_BEAT, {"worker_id": worker_id}).rowcount)  # type: ignore[attr-defined]
+    return bool(transaction.session.execute(_BEAT, {"worker_id": worker_id, "gap_s": GAP_S}).rowcount)  # type: ignore[attr-defined]
 
 
 def expire(transaction: Transaction, lease_s: float) -> list[str]:
-    """Ids of the workers that are lost, by the database's clock: no beat for `lease_s`."""
-    return list(transaction.session.scalars(_EXPIRE, {"lease_s": lease_s}))
+    """Ids of the workers that are lost, by the database's clock: no beat for `lease_s`, while another one beat."""
+    values = {"lease_s": lease_s, "gap_s": GAP_S, "settled_s": min(GAP_S, lease_s)}
+    return list(transaction.session.scalars(_EXPIRE, values))
 
 
 def tell_vlm(transaction: Transaction, worker_id: str, seen: VlmSeen) -> None:

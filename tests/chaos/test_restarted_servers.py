@@ -31,10 +31,16 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all tests, as the database is: it has the key to what is in there."""
+    return tmp_path_factory.mktemp("data")
+
+
 @pytest.fixture
-def settings(tmp_path: Path, servers: Servers) -> Settings:
+def settings(data_dir: Path, servers: Servers) -> Settings:
     """Settings of a small worker on these servers."""
-    return service_harness.small_settings(tmp_path, servers.postgres.url, servers.redis.url)
+    return service_harness.small_settings(data_dir, servers.postgres.url, servers.redis.url)
 
 
 @pytest.fixture

@@ -107,6 +107,7 @@ def upgrade() -> None:
         sa.Column("vlm", postgresql.JSONB(none_as_null=True, astext_type=sa.Text()), nullable=True),
         sa.Column("started_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("beat_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("steady_since", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("worker_id"),
     )
     op.create_index(op.f("ix_worker_beat_at"), "worker", ["beat_at"], unique=False)

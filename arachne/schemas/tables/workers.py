@@ -12,6 +12,8 @@ from arachne.schemas.tables.columns import Json, Moment, created_now
 class Worker(SQLModel, table=True):
     """A process that claims images. Dead when `beat_at` is older than the lease, by the database's clock.
 
+    It has beaten without a gap since `steady_since`.
+
     `languages` are those it can read, `vlm` how it finds the vision-language model; None where it doesn't say.
     """
 
@@ -23,6 +25,7 @@ class Worker(SQLModel, table=True):
     vlm: dict[str, object] | None = Field(default=None, sa_type=Json)
     started_at: datetime = created_now()
     beat_at: datetime = Field(sa_type=Moment, index=True)
+    steady_since: datetime = Field(sa_type=Moment)
 
 
 class Publication(SQLModel, table=True):

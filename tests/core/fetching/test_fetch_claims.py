@@ -161,6 +161,8 @@ async def test_images_of_a_lost_fetcher_are_fetched_by_another(
     reconcile(database, fetching.settings)
     assert (await fetching.images(job_id))[0].worker_id is not None
     await fetching.column("UPDATE worker SET beat_at = now() - interval '1 min'")
+    await worker(fetching)
+    await fetching.column("UPDATE worker SET steady_since = now() - interval '1 min'")
     assert reconcile(database, fetching.settings, thorough=False).recovered == 1
     await (await fetching.engine()).fetch_due()
     [image] = await fetching.images(job_id)

@@ -13,6 +13,7 @@ def test_images_of_a_lost_worker_are_read_by_another(queue) -> None:
     (image,) = queue.claim(lost)
     assert reconcile(queue.database, queue.settings).recovered == 0
     queue.column("UPDATE worker SET beat_at = now() - make_interval(secs => :it)", it=queue.settings.lease_s + 1)
+    queue.witness()
     mended = reconcile(queue.database, queue.settings, thorough=False)
     assert (mended.lost_workers, mended.recovered, mended.queued) == (1, 1, True)
     (row,) = queue.images(job_id)
@@ -22,12 +23,28 @@ def test_images_of_a_lost_worker_are_read_by_another(queue) -> None:
     assert queue.work() == 1
 
 
+def test_silence_of_all_is_nobodys_loss(queue) -> None:
+    """After an outage of the database every beat is old: who is late is lost once another beats steadily."""
+    queue.submit("one")
+    late, back = queue.worker(), queue.worker()
+    queue.claim(late)
+    queue.column("UPDATE worker SET beat_at = now() - interval '1 min', steady_since = now() - interval '1 hour'")
+    assert reconcile(queue.database, queue.settings).lost_workers == 0
+    assert queue.database.run(beat, back)
+    assert reconcile(queue.database, queue.settings).lost_workers == 0
+    queue.column("UPDATE worker SET steady_since = steady_since - interval '1 min' WHERE worker_id = :it", it=back)
+    assert queue.database.run(beat, back)
+    assert reconcile(queue.database, queue.settings).lost_workers == 1
+    assert not queue.database.run(beat, late)
+
+
 def test_worker_that_beats_keeps_its_images(queue) -> None:
     """Slow is not lost."""
     queue.submit("one")
     worker = queue.worker()
     queue.claim(worker)
     queue.column("UPDATE worker SET beat_at = now() - interval '1 hour'")
+    queue.witness()
     assert queue.database.run(beat, worker)
     assert reconcile(queue.database, queue.settings).recovered == 0
 

@@ -75,6 +75,7 @@ def test_flight_of_a_worker_that_died_is_free(queue) -> None:
     (image,) = queue.claim(dead)
     assert queue.claim(queue.worker()) == []
     queue.column("UPDATE worker SET beat_at = now() - interval '1 hour' WHERE worker_id = :it", it=dead)
+    queue.witness()
     mended = reconcile(queue.database, queue.settings)
     assert (mended.lost_workers, mended.recovered) == (1, 1)
     assert queue.column("SELECT count(*) FROM flight") == [0]
