@@ -19,6 +19,16 @@ Refs = Mapping[tuple[object, JsonSchemaMode], Schema]
 _PARAMETER = re.compile(r"{(\w+)}")
 _REF = "#/components/schemas/{model}"
 _CALLER_ERRORS = (401, 403, 429)
+# Headers: what each means, and an example.
+_LIMITS: dict[str, tuple[str, str]] = {
+    "RateLimit-Policy": ("Each limit the request counts against: q hits in any w seconds", '"vision";q=20;w=60'),
+    "RateLimit": ("Hits left of each, and seconds until more are", '"vision";r=7;t=42'),
+    "X-RateLimit-Limit": ("Hits in the window of the limit that is nearest", "20"),
+    "X-RateLimit-Remaining": ("Hits left of it", "7"),
+    "X-RateLimit-Reset": ("Unix time in seconds at which more are", "1767225600"),
+}
+_RETRY: dict[str, tuple[str, str]] = {"Retry-After": ("Seconds after which the same request may pass", "42")}
+_WAITS = (202, 429, 503)
 
 
 def describe(resources: Sequence[Resource], settings: Settings) -> Schema:
@@ -41,6 +51,7 @@ def describe(resources: Sequence[Resource], settings: Settings) -> Schema:
         "paths": {resource.path: _path(resource, refs) for resource in resources},
         "components": {
             "schemas": definitions.get("$defs", {}),
+            "headers": {name: _header(*told) for name, told in (_LIMITS | _RETRY).items()},
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "bearerFormat": "RFC 9068 access token"},
             },
@@ -58,14 +69,15 @@ def _path(resource: Resource, refs: Refs) -> Schema:
 
 def _operation(resource: Resource, method: str, operation: Operation, refs: Refs) -> Schema:
     errors = sorted({*operation.errors, *(_CALLER_ERRORS if operation.scope else ())} - set(operation.answers))
+    answers = operation.answers.items()
     described: Schema = {
         "operationId": _operation_id(resource.path, method),
         "summary": operation.summary,
         "tags": [resource.path.strip("/").split("/")[1] if resource.path.startswith("/api/") else "service"],
         "security": [{"token": []}] if operation.scope else [],
         "responses": {
-            **{str(status): _response(answer, refs) for status, answer in operation.answers.items()},
-            **{str(status): _problem(status, refs) for status in errors},
+            **{str(status): _response(answer, refs) | _headers(status, operation) for status, answer in answers},
+            **{str(status): _problem(status, refs) | _headers(status, operation) for status in errors},
         },
     }
     if operation.scope:
@@ -96,6 +108,17 @@ def _response(answer: Answer, refs: Refs) -> Schema:
         content[answer.media_type] = {"schema": {"type": "string"}}
     content |= {media_type.split(";")[0]: {"schema": {"type": "string"}} for media_type in answer.also}
     return {"description": answer.meaning, **({"content": content} if content else {})}
+
+
+def _headers(status: int, operation: Operation) -> Schema:
+    """The headers an answer may have, besides those of every one."""
+    limited = _LIMITS if operation.policy is not None and status != 401 else {}
+    names = [*limited, *(_RETRY if status in _WAITS else ())]
+    return {"headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names}} if names else {}
+
+
+def _header(meaning: str, example: str) -> Schema:
+    return {"description": meaning, "schema": {"type": "string"}, "example": example}
 
 
 def _problem(status: int, refs: Refs) -> Schema:

@@ -27,11 +27,12 @@ async def test_every_route_is_described_and_every_reference_leads_somewhere(shar
     assert document["openapi"] == "3.1.0"
     assert document["servers"] == [{"url": BASE_URL}]
     assert set(document["paths"]) == {resource.path for resource in all_resources()}
-    schemas = document["components"]["schemas"]
+    components = document["components"]
     for node in walk(document):
         reference = node.get("$ref")
         if isinstance(reference, str):
-            assert reference.removeprefix("#/components/schemas/") in schemas
+            kind, name = reference.removeprefix("#/components/").split("/")
+            assert name in components[kind]
     ids = [
         operation["operationId"]
         for path in document["paths"].values()
@@ -51,6 +52,16 @@ async def test_guarded_routes_name_the_refusals_every_caller_may_meet(shared: Se
                 assert {"401", "403", "429"} <= set(described["responses"])
             else:
                 assert described["security"] == []
+
+
+async def test_limited_routes_name_the_headers_that_tell_how_the_caller_stands(shared: Service) -> None:
+    """What the document says is what an answer has."""
+    document = (await shared.client.get("/openapi.json")).json()
+    answer = await shared.client.get("/api/usage", headers=await shared.headers())
+    told = document["paths"]["/api/usage"]["get"]["responses"]
+    assert {name.lower() for name in told["200"]["headers"]} == {name for name in answer.headers if "ratelimit" in name}
+    assert set(told["429"]["headers"]) == {*told["200"]["headers"], "Retry-After"}
+    assert "headers" not in document["paths"]["/healthz"]["get"]["responses"]["200"]
 
 
 async def test_the_page_names_every_route_and_loads_nothing_from_elsewhere(shared: Service) -> None:
