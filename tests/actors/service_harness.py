@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -32,8 +31,8 @@ from arachne.schemas.options import Options
 from arachne.schemas.tables import Account, Image, Job
 from arachne.settings import Settings
 from arachne.storage import Storage, open_storage
+from tests.machines.waiting import eventually
 
-PATIENCE_S = 60.0
 STRANGE: dict[str, object] = {"invented": True}  # options of another version
 
 
@@ -99,9 +98,9 @@ class Service:
             found = transaction.session.execute(text(statement))
             return found.scalar() if found.returns_rows else None
 
-    def await_finished(self, job_id: str, patience_s: float = PATIENCE_S) -> Job:
+    def await_finished(self, job_id: str) -> Job:
         """The job once it is finished."""
-        wait_until(lambda: self.job(job_id).finished_at is not None, patience_s)
+        eventually(lambda: self.job(job_id).finished_at is not None)
         return self.job(job_id)
 
     @contextmanager
@@ -130,14 +129,6 @@ class Service:
             dispatcher.stop()
             thread.join()
             heartbeat.stop()
-
-
-def wait_until(holds: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    """Return once it holds; fail after `patience_s`."""
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import pytest
 import service_harness
 
 from arachne.jobs.cancel import cancel_images, request_cancel
+from tests.machines.waiting import eventually
 
 pytestmark = pytest.mark.processes
 
@@ -13,7 +14,7 @@ def test_subprocesses_of_cancelled_images_are_free_again(tmp_path, database_url,
     settings = service_harness.small_settings(tmp_path, database_url, redis_url, hard_time_limit_s=600.0)
     with service_harness.open_service(settings) as service, service.dispatcher(stage_faults.read_or_fail):
         hanging = service.submit("hang", "hang", options={"cache": "bypass"})
-        service_harness.wait_until(lambda: {image.state for image in service.images(hanging)} == {"running"})
+        eventually(lambda: {image.state for image in service.images(hanging)} == {"running"})
         service.database.run(request_cancel, hanging)
         service.database.run(cancel_images, hanging, settings)
         assert service.job(hanging).state == "cancelled"

@@ -1,6 +1,5 @@
 """The API as a process of its own, and a client of it."""
 
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,8 @@ from arachne.accounts import create_account
 from arachne.schemas.token import CLIENT_SCOPES
 from arachne.secretbox import open_secret_box
 from arachne.tokens import issue_operator_token
+from tests.machines.machine import free_port
+from tests.machines.waiting import eventually
 
 API = "from arachne.http import server; server.serve(Settings.load())"
 NAME = "acme"
@@ -35,7 +36,7 @@ class Api:
 @contextmanager
 def api_process(service: service_harness.Service, *, within: Sequence[str] = (), **variables: str) -> Iterator[Api]:
     """An API process that answers, with a token of the service's account, which is made if need be."""
-    port = _free_port()
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     service.account_id = service.account_id or service.database.run(_new_account)
     headers = {"Authorization": f"Bearer {_token(service, url)}"}
@@ -44,7 +45,7 @@ def api_process(service: service_harness.Service, *, within: Sequence[str] = (),
         service_harness.part_process(service.settings, API, within=within, **variables) as process,
         httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as client,
     ):
-        service_harness.wait_until(lambda: _answers(client))
+        eventually(lambda: _answers(client))
         yield Api(process, port, client)
 
 
@@ -65,9 +66,3 @@ def _answers(client: httpx.Client) -> bool:
         return client.get("/healthz").status_code == 200
     except httpx.TransportError:
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from arachne.settings import Settings
+from tests.machines import waiting
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "actors"))
 
@@ -40,7 +41,7 @@ def service(settings: Settings) -> Iterator[service_harness.Service]:
 @pytest.fixture
 def eventually() -> Callable[..., None]:
     """Waits until something holds."""
-    return service_harness.wait_until
+    return waiting.eventually
 
 
 @pytest.fixture

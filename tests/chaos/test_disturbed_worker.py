@@ -59,7 +59,7 @@ def test_hanging_store_keeps_nothing_from_being_finished(service, stage_faults, 
         service.await_finished(service.submit("read before"))
         late = service.submit(*(f"hanging {n}" for n in range(LOADING_THREADS)))
         eventually(lambda: len(hanging) == LOADING_THREADS)
-        assert service.await_finished(service.submit("read before"), 20).cached == 1
+        assert service.await_finished(service.submit("read before")).cached == 1
         assert service.job(late).completed == 0
         release.set()
         assert service.await_finished(late).completed == LOADING_THREADS

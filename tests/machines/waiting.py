@@ -2,13 +2,16 @@
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
+T = TypeVar("T")
 PATIENCE_S = 120.0
 
 
-def eventually(holds: Callable[[], object], patience_s: float = PATIENCE_S, pause_s: float = 0.05) -> None:
-    """Return once it holds; fail after `patience_s`."""
+def eventually(look: Callable[[], T], patience_s: float = PATIENCE_S, pause_s: float = 0.02) -> T:
+    """What `look` finds once it finds something; fail after `patience_s`."""
     deadline = time.monotonic() + patience_s
-    while not holds():
+    while not (found := look()):
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(pause_s)
+    return found
