@@ -1,7 +1,8 @@
 """Results as they are handed over and stored: compressed JSON. Light: stage subprocesses load this and no database."""
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 _LEVEL = 3  # 57 KB of result: a third of the time of the default level, a tenth larger
 
@@ -11,7 +12,8 @@ class Reading:
     """A result as a stage subprocess hands it over: compressed JSON, and what the ledger and the cache need of it.
 
     `is_read`: stages 1 to 7 are complete, also where the result is degraded for want of a description; `cached`:
-    nothing was computed for it; `proven`: it is certain that `model_version` is what made it.
+    nothing was computed for it; `proven`: it is certain that `model_version` is what made it; `stage_s`: seconds of
+    each stage that ran.
     """
 
     body: bytes
@@ -23,6 +25,7 @@ class Reading:
     is_read: bool = False
     cached: bool = False
     proven: bool = True
+    stage_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,6 +30,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlmodel import Session
 
 from arachne.errors import SetupError, Unavailable
+from arachne.metrics import watch_pool
 from arachne.news import News, news_of
 
 P = ParamSpec("P")
@@ -67,6 +68,7 @@ class Database:
         self._on_commit = on_commit
         self.engine: Engine = create_engine(self.url, pool_size=pool_size, max_overflow=0, **_POOL)
         event.listen(self.engine, "connect", _prepare_connection)
+        watch_pool(self.engine)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -78,8 +80,7 @@ class Database:
         with unavailable_when_down(), Session(self.engine, expire_on_commit=False) as session:
             with session.begin():
                 yield Transaction(session)
-            if self._on_commit is not None:
-                self._on_commit(news_of(session))
+            _tell(session, self._on_commit)
 
     def run(self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`work` in a transaction of its own, again from the start after a deadlock or serialization failure.
@@ -118,6 +119,7 @@ class AsyncDatabase:
             self.url, pool_size=pool_size, max_overflow=0, pool_timeout=10, **options
         )
         event.listen(self.engine.sync_engine, "connect", _prepare_connection)
+        watch_pool(self.engine.sync_engine)
         if keep:
             event.listen(self.engine.sync_engine, "connect", _wait_for_no_disk)
 
@@ -132,8 +134,7 @@ class AsyncDatabase:
             async with self._new_session() as session:
                 async with session.begin():
                     yield session
-                if self._on_commit is not None:
-                    self._on_commit(news_of(session.sync_session))  # type: ignore[arg-type]  # SQLModel's, as made
+                _tell(session.sync_session, self._on_commit)  # type: ignore[arg-type]  # SQLModel's, as made
 
     def _new_session(self) -> AsyncSession:
         return AsyncSession(self.engine, expire_on_commit=False, sync_session_class=Session)
@@ -242,6 +243,14 @@ def unavailable_when_down() -> Iterator[None]:
             raise
         told = _TOLD.get(type(error.orig), "The database can't be reached; try again in a moment.")
         raise Unavailable(told, retry_after_s=5) from error
+
+
+def _tell(session: Session, on_commit: Callable[[News], None] | None) -> None:
+    news = news_of(session)
+    for count in news.counts:
+        count()
+    if on_commit is not None:
+        on_commit(news)
 
 
 def _prepare_connection(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:

@@ -1,5 +1,6 @@
-"""What a transaction wrote that others wait to hear of; whoever owns the database tells it once it has committed."""
+"""What a transaction wrote that others wait to hear of; its database tells it once it has committed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sqlmodel import Session
@@ -9,10 +10,11 @@ _KEY = "arachne.news"
 
 @dataclass(slots=True)
 class News:
-    """Jobs of which an event was written, and whether deliveries came due with them."""
+    """Jobs of which an event was written, whether deliveries came due with them, and what is to be counted then."""
 
     job_ids: set[str] = field(default_factory=set)
     deliveries: bool = False
+    counts: list[Callable[[], object]] = field(default_factory=list)
 
 
 def news_of(session: Session) -> News:

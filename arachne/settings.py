@@ -146,6 +146,17 @@ class Settings(BaseSettings):
     cache_scope: Literal["account", "shared"] = Field("account", description="Who shares cached results")
     cache_max_bytes: int = Field(1024 * MIB, ge=MIB, description="Size of vlm_cache.db on each machine, bytes")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least level that is logged")
+    metrics_host: str = Field("127.0.0.1", description="Address metrics are shown on")
+    metrics_port: int = Field(
+        9464,
+        ge=0,
+        le=65532,
+        description="Port of an API process's metrics; a GPU worker's is one higher, an IO worker's two, the "
+        "scheduler's three; 0 shows none",
+    )
+    log_format: Literal["auto", "json", "text"] = Field(
+        "auto", description="Form of the log on stderr; `auto`: text on a terminal, else JSON"
+    )
 
     @classmethod
     def load(cls, **overrides: object) -> Self:

@@ -10,6 +10,7 @@ from tempfile import SpooledTemporaryFile
 from threading import Lock
 
 from arachne.errors import Unavailable
+from arachne.metrics import SPOOL_BYTES
 
 MEMORY_BYTES = 256 * 1024  # of one spool; what is more goes to disk
 RETRY_S = 10
@@ -40,11 +41,13 @@ class SpoolBudget:
             if all_held > self._max_bytes or mine > max(1, self._max_bytes // 2):
                 raise Unavailable("Many images are on their way; try again in a moment.", retry_after_s=RETRY_S)
             self._held[account_id] = mine
+            SPOOL_BYTES.inc(size_bytes)
 
     def give_back(self, account_id: str, size_bytes: int) -> None:
         """So many bytes are held no more."""
         with self._lock:
             self._held[account_id] -= size_bytes
+            SPOOL_BYTES.dec(size_bytes)
             if not self._held[account_id]:
                 del self._held[account_id]
 

@@ -38,6 +38,9 @@ def to_reading(result: Result, *, proven: bool = True) -> Reading:
         gpu_s=_seconds(result.stages, describing=True),
         is_read=is_read(result.stages),
         proven=proven,
+        stage_s={
+            stage.name: stage.ms / 1000 for stage in result.stages if not (stage.cached or stage.status == "skipped")
+        },
     )
 
 

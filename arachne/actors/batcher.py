@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from time import monotonic
 
+from arachne import metrics
 from arachne.actors.assembly import Answer
 from arachne.actors.places import Places
 from arachne.errors import Unavailable, VlmError
@@ -222,7 +223,9 @@ class Batcher:
         """One attempt, and what follows from it."""
         try:
             if self._policy.breaker.admits:
-                self._end(ticket, await self._ask(ticket, free_slot))
+                with metrics.question():
+                    answer = await self._ask(ticket, free_slot)
+                self._end(ticket, answer)
             else:
                 ticket.tries -= 1
                 self._put_off(ticket, 0.0)
@@ -236,7 +239,7 @@ class Batcher:
         """What the model says, checked in a thread while the slot is another's already."""
         reply, started_s = None, self._clock()
         try:
-            with self._policy.breaker.passage():
+            with self._policy.breaker.passage(), metrics.asking():
                 reply = await self._describer.describe(ticket.request, free_slot)
         except VlmError as error:
             if not error.server_at_fault:

@@ -6,7 +6,7 @@ open.
 
 import logging
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from threading import Event, Lock
 from time import monotonic
 from typing import Concatenate, ParamSpec
@@ -18,6 +18,7 @@ from arachne.actors.places import Claimable
 from arachne.actors.pool import PoolLostError, StagePool, judge
 from arachne.actors.solitude import Solitude
 from arachne.actors.stage_process import Done
+from arachne.actors.threads import ImageThreads
 from arachne.errors import ArachneError, Gone, ReadFailed, SetupError, Unavailable
 from arachne.jobs.claim import Claimed, Claims, claim, find_lost
 from arachne.jobs.reconcile import reconcile, recover_unheld
@@ -60,8 +61,8 @@ class Dispatcher:
         self._reconciled_at = -THOROUGH_S
         self._fault: SetupError | None = None
         # Apart, so that a store that hangs keeps nothing from being finished.
-        self._loading = ThreadPoolExecutor(LOADING_THREADS, thread_name_prefix="arachne-load")
-        self._ending = ThreadPoolExecutor(ENDING_THREADS, thread_name_prefix="arachne-end")
+        self._loading = ImageThreads(LOADING_THREADS, "arachne-load")
+        self._ending = ImageThreads(ENDING_THREADS, "arachne-end")
 
     def wake(self) -> None:
         """Look for images now."""

@@ -17,6 +17,7 @@ from arachne.jobs import finish
 from arachne.jobs.claim import Claimed
 from arachne.jobs.finish import Finish
 from arachne.jobs.reconcile import give_all_back
+from arachne.metrics import CACHE_HITS, observe_stages
 from arachne.reading import DESCRIBE, needed_stages
 from arachne.schemas.result import Result
 from arachne.settings import Settings
@@ -68,7 +69,10 @@ class Finisher:
         """The stored result that has the image's stages 1 to 7; None if there is none, or it was erased meanwhile."""
         if image.reading is None:
             return None
-        return load_reading(self._database, self._cache, image.key, image.reading)
+        read = load_reading(self._database, self._cache, image.key, image.reading)
+        if read is not None:
+            CACHE_HITS.labels("reading").inc()
+        return read
 
     def find_base(self, image: Claimed) -> bytes | None:
         """The stored reading that the image's description is to be added to, compressed; None where it must be read."""
@@ -85,11 +89,13 @@ class Finisher:
     def answer_from_cache(self, image: Claimed) -> None:
         """Complete the image with its cached result."""
         if self._write(finish.finish_cached, image, self._settings).result_id:
+            CACHE_HITS.labels("result").inc()
             self._cache.count_hit(image.key)
 
     def fail(self, image: Claimed, error: ImageError) -> None:
         """Fail the image at once."""
-        self._write(finish.finish_failed, image, error, self._settings)
+        if self._write(finish.finish_failed, image, error, self._settings).written:
+            log.info("image failed", extra={"code": error.code, "stage": error.stage})
 
     def give_back(self, image: Claimed) -> None:
         """Queue the image again, uncounted."""
@@ -109,7 +115,11 @@ class Finisher:
             log.exception("the result of image %s can't be stored", image.image_id)
             self.fail(image, ReadFailed("The result could not be stored."))
             return
-        if done.written and finish.is_reusable(image, reading):
+        if not done.written:
+            return
+        observe_stages(reading.stage_s)
+        log.info("image completed", extra={"cached": reading.cached, "degraded": reading.degraded})
+        if finish.is_reusable(image, reading):
             self._cache.put(image.key, done.result_id, decompress(reading.body))
 
     def _write(self, work: Callable[Concatenate[Transaction, P], Finish], *args: P.args, **kwargs: P.kwargs) -> Finish:

@@ -13,6 +13,7 @@ from threading import Lock
 
 from pebble import ProcessExpired, ProcessPool
 
+from arachne import logs
 from arachne.actors import memory_files
 from arachne.actors.stage_process import Done, Read, Task, prepare, run
 from arachne.actors.wear import Wear
@@ -68,7 +69,7 @@ class StagePool:
         files = memory_files.hold(data, b"")
         try:
             image, png = map(memory_files.path_of, files)
-            task = Task(image, png, request, model, base)
+            task = Task(image, png, request, model, base, logs.bound_ids())
             future: Future[Done] = self._usable().schedule(
                 run, args=(self._read, task), timeout=self._settings.hard_time_limit_s
             )
@@ -128,7 +129,7 @@ class StagePool:
             max_workers=self._settings.cpu_workers,
             max_tasks=Wear(self._settings.stage_images, self._settings.stage_recycle_bytes),
             initializer=prepare,
-            initargs=(os.getpid(), self._settings.stage_memory_bytes, self._read),
+            initargs=(os.getpid(), self._settings.stage_memory_bytes, self._read, logs.told()),
             context=multiprocessing.get_context("spawn"),
         )
         assert pool.active  # starts it

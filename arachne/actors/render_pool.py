@@ -14,7 +14,7 @@ from threading import Lock
 
 from pebble import ProcessExpired, ProcessPool
 
-from arachne import formats
+from arachne import formats, logs
 from arachne.actors import memory_files
 from arachne.actors.confinement import confine
 from arachne.errors import ArachneError, OutOfMemory, ReadFailed, TimedOut, Unavailable, WorkerCrashed
@@ -92,7 +92,7 @@ class RenderPool:
                     max_workers=self._workers,
                     max_tasks=_RENEWED_AFTER,
                     initializer=_prepare,
-                    initargs=(os.getpid(), self._memory_bytes, self._render),
+                    initargs=(os.getpid(), self._memory_bytes, self._render, logs.told()),
                     context=multiprocessing.get_context("spawn"),
                 )
             return self._pool
@@ -112,7 +112,8 @@ class RenderPool:
             return self._open.pop(made, None)
 
 
-def _prepare(parent_pid: int, memory_bytes: int, render: Render) -> None:
+def _prepare(parent_pid: int, memory_bytes: int, render: Render, form: logs.LogForm | None) -> None:
+    logs.follow(form, quotes=False)
     if render is formats.render:
         formats.prepare()
     confine(parent_pid, memory_bytes)

@@ -16,6 +16,7 @@ from threading import Event, Thread
 import numpy as np
 from pebble import ProcessExpired, ProcessPool
 
+from arachne import logs
 from arachne.actors.confinement import return_free_memory
 from arachne.actors.stage_process import prepare
 from arachne.stages.arrays import Box, Gray
@@ -115,7 +116,7 @@ class SecondReaderPool:
             max_workers=1,
             max_tasks=MAX_LOOKS,
             initializer=prepare,
-            initargs=(os.getpid(), MEMORY_BYTES, self._reader),
+            initargs=(os.getpid(), MEMORY_BYTES, self._reader, logs.told()),
             context=multiprocessing.get_context("spawn"),
         )
         assert pool.active  # starts it

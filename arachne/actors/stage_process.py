@@ -3,10 +3,11 @@
 import logging
 import sys
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from arachne import logs
 from arachne.actors.assembly import is_deferred, to_reading
 from arachne.actors.confinement import confine
 from arachne.bodies import Reading, decompress
@@ -28,7 +29,7 @@ THREAD_LIMITS = dict.fromkeys(
 class Task:
     """What to do with an image: read it, or take the compressed result `base`, and then prepare a question to `model`.
 
-    The question's picture goes into the file at `png_path`, since pipes would carry it slower.
+    The question's picture goes into the file at `png_path`, since pipes would carry it slower. The log names `ids`.
     """
 
     path: str
@@ -36,6 +37,7 @@ class Task:
     request: ReadRequest
     model: str | None = None
     base: bytes | None = None
+    ids: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,12 @@ class Done:
     question: DescribeRequest | None = None
 
 
-def prepare(parent_pid: int, memory_bytes: int, _read: Read) -> None:
-    """Bind this process to its parent and its memory. `_read` comes along so that its modules are loaded by now."""
+def prepare(parent_pid: int, memory_bytes: int, _read: Read, form: logs.LogForm | None = None) -> None:
+    """Bind this process to its parent, its memory and its log.
+
+    `_read` comes along so that its modules are loaded by now.
+    """
+    logs.follow(form, quotes=False)
     if "cv2" in sys.modules:
         sys.modules["cv2"].setNumThreads(1)
     confine(parent_pid, memory_bytes)
@@ -59,6 +65,11 @@ def run(read: Read, task: Task) -> Done:
     Raises:
         ImageError: it can't be read.
     """
+    with logs.bound(**task.ids):
+        return _run(read, task)
+
+
+def _run(read: Read, task: Task) -> Done:
     try:
         data = Path(task.path).read_bytes()
         result = read(data, task.request) if task.base is None else Result.model_validate_json(decompress(task.base))

@@ -12,6 +12,7 @@ from arachne.bodies import Reading, compress
 from arachne.cache.local import VisionCache
 from arachne.cache.shared import CachedReading, load_body
 from arachne.database import Database
+from arachne.metrics import CACHE_HITS
 from arachne.schemas.result import Result, StageReport
 from arachne.versions import NO_MODEL, CacheKey
 
@@ -53,7 +54,9 @@ def load_reading(database: Database, cache: VisionCache, key: CacheKey, found: C
     nearby = cache.get(reading_key)
     try:
         if nearby is not None and nearby.result_id == found.result_id:
-            return Result.model_validate_json(nearby.result_json)
+            found_nearby = Result.model_validate_json(nearby.result_json)
+            CACHE_HITS.labels("file").inc()
+            return found_nearby
         body = database.run(load_body, found.result_id)
         read = None if body is None else Result.model_validate_json(body)
     except (ValueError, zlib.error) as error:  # pydantic's own is a ValueError, and quotes the result

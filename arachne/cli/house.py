@@ -92,6 +92,8 @@ def _part_of(server: Server, processes: dict[str, subprocess.Popen[bytes]]) -> P
 
 def _plan_parts(settings: Settings, echo: Echo) -> list[Part]:
     told = {name: str(getattr(settings, name)) for name in ("database_url", "redis_url", "data_dir", "host", "port")}
+    if settings.log_format == "auto" and sys.stderr.isatty():  # which is where their lines are shown
+        told["log_format"] = "text"
     env = os.environ | {f"ARACHNE_{name.upper()}": value for name, value in told.items()}
     parts = []
     for name, words in PARTS.items():

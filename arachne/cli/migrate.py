@@ -29,7 +29,7 @@ def migrate(
     from arachne.embedded.instance import attach
 
     settings = load(data_dir)
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, settings.log_format)
     url = attach(settings, needs=["database_url"]).database_url
     assert url
     if down:

@@ -1,12 +1,19 @@
 """`arachne api`, `arachne worker gpu`, `arachne worker io`, `arachne scheduler`: one part, one process."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from arachne import logs
 from arachne.cli.options import DataDir, load
 from arachne.settings import Settings
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
+    from arachne.jobs.gauges import QueueGauges
 
 worker = typer.Typer(help="Run a worker in this process.", no_args_is_help=True)
 Host = Annotated[str | None, typer.Option(help="Address to listen on; ARACHNE_HOST when not given.")]
@@ -20,18 +27,38 @@ def register(app: typer.Typer) -> None:
     app.add_typer(worker, name="worker")
 
 
-def _prepare(settings: Settings) -> Settings:
+@contextmanager
+def _observed(settings: Settings, part: str) -> Iterator[Settings]:
+    """The settings in force, for a part whose log, metrics and spans go where they say until the block ends."""
     from arachne.embedded.instance import attach
+    from arachne.exposition import OFFSETS, Disk, exposed
+    from arachne.tracing import traced
 
-    logs.configure(settings.log_level)
-    return attach(settings).require_base_url()
+    logs.configure(settings.log_level, settings.log_format)
+    settings = attach(settings).require_base_url()
+    with ExitStack() as stack:
+        collectors: list[Collector] = [Disk(settings.data_dir)]
+        if part == "scheduler":  # there is one
+            collectors.append(stack.enter_context(closing(_queue_gauges(settings))))
+        port = settings.metrics_port and settings.metrics_port + OFFSETS[part]
+        stack.enter_context(exposed(settings.metrics_host, port, *collectors))
+        stack.enter_context(traced(part))
+        yield settings
+
+
+def _queue_gauges(settings: Settings) -> "QueueGauges":
+    from arachne.jobs.gauges import QueueGauges
+
+    assert settings.database_url
+    return QueueGauges(settings.database_url, settings.lease_s)
 
 
 def api(host: Host = None, port: Port = None, data_dir: DataDir = None) -> None:
     """Serve the HTTP API in this process."""
     from arachne.http import server
 
-    server.serve(_prepare(load(data_dir, host=host, port=port)))
+    with _observed(load(data_dir, host=host, port=port), "api") as settings:
+        server.serve(settings)
 
 
 @worker.command("gpu")
@@ -39,7 +66,8 @@ def worker_gpu(data_dir: DataDir = None) -> None:
     """Read images in this process and its subprocesses."""
     from arachne.actors import gpu
 
-    gpu.run(_prepare(load(data_dir)))
+    with _observed(load(data_dir), "worker gpu") as settings:
+        gpu.run(settings)
 
 
 @worker.command("io")
@@ -47,11 +75,13 @@ def worker_io(data_dir: DataDir = None) -> None:
     """Deliver webhooks and do maintenance in this process."""
     from arachne.actors import io
 
-    io.run(_prepare(load(data_dir)))
+    with _observed(load(data_dir), "worker io") as settings:
+        io.run(settings)
 
 
 def scheduler(data_dir: DataDir = None) -> None:
     """Send the periodic wake-ups from this process."""
     from arachne.actors import schedule
 
-    schedule.run(_prepare(load(data_dir)))
+    with _observed(load(data_dir), "scheduler") as settings:
+        schedule.run(settings)

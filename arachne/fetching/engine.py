@@ -11,6 +11,7 @@ from uuid import UUID
 
 import aiohttp
 
+from arachne import logs, tracing
 from arachne.errors import ImageError, Unavailable
 from arachne.fetching.arrival import leave_nothing, take_in
 from arachne.fetching.download import download
@@ -160,6 +161,10 @@ class FetchEngine:
 
     async def _fetch_safely(self, session: aiohttp.ClientSession, fetch: Fetch) -> None:
         """What becomes of the image is written; where it can't be, the next look finds it held by the record alone."""
+        with logs.bound(**fetch.ids), tracing.span("fetch", fetch.traceparent, told=fetch.ids):
+            await self._fetch_and_survive(session, fetch)
+
+    async def _fetch_and_survive(self, session: aiohttp.ClientSession, fetch: Fetch) -> None:
         try:
             done = await self._fetch(session, fetch)
         except Unavailable as error:

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from arachne.http.draining import DrainingMiddleware
 from arachne.http.exchange import ExchangeMiddleware
 from arachne.http.hosts import HostsMiddleware
+from arachne.http.observing import ObservingMiddleware
 from arachne.http.parts import Parts, open_parts
 from arachne.http.problems import ProblemsMiddleware
 from arachne.http.routes import all_resources
@@ -56,7 +57,9 @@ class App:
             starlette.state.parts = parts
             logged = UsageLogMiddleware(ProblemsMiddleware(self._inner), parts.usage_log)
             open_to = allow_origins(logged, self.settings)
-            self._app = DrainingMiddleware(ExchangeMiddleware(open_to, common_headers(self.settings)))
+            self._app = DrainingMiddleware(
+                ExchangeMiddleware(ObservingMiddleware(open_to), common_headers(self.settings))
+            )
             yield
 
 

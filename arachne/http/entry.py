@@ -57,6 +57,7 @@ async def make_once(request: Request, parts: Parts, make: Callable[[Held], Await
         response.headers[REPLAYED] = "true"
         return response
     job, shown = made
+    log.info("job accepted", extra={"job_id": job.job_id, "waiting": job.waiting, "fetching": job.fetching})
     if job.waiting:
         parts.waker.wake_gpu()
     if job.fetching:

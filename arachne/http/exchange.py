@@ -41,6 +41,7 @@ class Exchange:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     caller: Caller | None = None
     route: str = ""
+    traceparent: str | None = None
 
 
 def exchange_of(scope: Scope) -> Exchange:

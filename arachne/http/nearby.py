@@ -7,6 +7,7 @@ import anyio.to_thread
 from arachne.bodies import StoredJson
 from arachne.cache import CacheKey
 from arachne.http.parts import Parts
+from arachne.metrics import CACHE_HITS
 
 
 async def read_nearby(parts: Parts, key: CacheKey | None) -> dict[str, StoredJson]:
@@ -14,7 +15,10 @@ async def read_nearby(parts: Parts, key: CacheKey | None) -> dict[str, StoredJso
     if key is None:
         return {}
     found = await anyio.to_thread.run_sync(parts.cache.get, key)
-    return {} if found is None else {found.result_id: StoredJson(found.result_json, is_compressed=False)}
+    if found is None:
+        return {}
+    CACHE_HITS.labels("file").inc()
+    return {found.result_id: StoredJson(found.result_json, is_compressed=False)}
 
 
 def count_hits(parts: Parts, keys: Iterable[CacheKey | None], result_ids: Mapping[bytes, str]) -> None:

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from arachne.database import AsyncDatabase, Transaction
 from arachne.errors import Unavailable
 from arachne.http.exchange import Exchange, exchange_of
+from arachne.metrics import USAGE_DROPPED
 from arachne.schemas.tables import ApiUsageLog
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class UsageLog:
             self._rows.put_nowait(row)
         except asyncio.QueueFull:
             self.dropped += 1
+            USAGE_DROPPED.inc()
             if self.dropped % 1000 == 1:
                 log.warning("usage log: %d calls not recorded, the database lags behind", self.dropped)
 
@@ -62,6 +64,7 @@ class UsageLog:
                     await self._write_batch()
         except (Unavailable, TimeoutError) as error:
             self.dropped += self._rows.qsize()
+            USAGE_DROPPED.inc(self._rows.qsize())
             log.warning("usage log: %d calls not recorded at the end: %r", self._rows.qsize(), error)
 
     async def _write_batch(self) -> None:
@@ -74,6 +77,7 @@ class UsageLog:
             raise
         except Exception:
             self.dropped += len(batch)
+            USAGE_DROPPED.inc(len(batch))
             raise
 
     def _put_back(self, batch: list[dict[str, object]]) -> None:

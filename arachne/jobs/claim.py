@@ -93,7 +93,7 @@ SELECT claimed.*, (SELECT count(*) FROM waiting) AS seen,
        (SELECT account_id FROM waiting ORDER BY part DESC, account_id DESC LIMIT 1) AS last_account
 FROM (SELECT 1) AS always LEFT JOIN claimed ON true
 """)
-_OPTIONS = text("SELECT job_id, options FROM job WHERE job_id = ANY(:job_ids)")
+_JOBS = text("SELECT job_id, options, request_id, traceparent FROM job WHERE job_id = ANY(:job_ids)")
 
 
 _STILL = text("""
@@ -107,6 +107,7 @@ class Claimed:
 
     `key` is what its result depends on, `hit` a result that already answers it, `reading` one that has stages 1 to 7
     of it. `attempts` counts earlier hand-overs, `lost_leases` the workers that were lost while they held it.
+    `request_id` and `traceparent` are those of the request that made its job.
     With a `fault` it can't be read here at all, and says why.
     """
 
@@ -123,6 +124,13 @@ class Claimed:
     reading: CachedReading | None = None
     fault: str | None = None
     lost_leases: int = 0
+    request_id: str | None = None
+    traceparent: str | None = None
+
+    @property
+    def ids(self) -> dict[str, str | None]:
+        """What log records about it name."""
+        return {"request_id": self.request_id, "job_id": self.job_id, "image_id": self.image_id}
 
 
 class Claims(NamedTuple):
@@ -173,8 +181,8 @@ def claim(
     if rows[0].image_id is None:
         return Claims([], 0, start)
     job_ids = sorted({row.job_id for row in rows})
-    options = {row.job_id: row.options for row in transaction.session.execute(_OPTIONS, {"job_ids": job_ids})}
-    claimed = [_claimed(row, claim_id, options[row.job_id], key_of) for row in rows]
+    jobs = {row.job_id: row for row in transaction.session.execute(_JOBS, {"job_ids": job_ids})}
+    claimed = [_claimed(row, claim_id, jobs[row.job_id], key_of) for row in rows]
     images = _look_up(transaction, claimed, worker_id)
     start_jobs(transaction, {image.job_id for image in images}, settings)
     note_served(transaction, _servings(rows, images))
@@ -195,12 +203,12 @@ def find_lost(transaction: Transaction, claims: Collection[tuple[str, UUID]]) ->
     return [one for one in claims if one not in held]
 
 
-def _claimed(row: Row[Any], claim_id: UUID, stored: object, key_of: KeyOf) -> Claimed:
+def _claimed(row: Row[Any], claim_id: UUID, job: Row[Any], key_of: KeyOf) -> Claimed:
     """The claimed image. One whose options or language this worker doesn't know keeps no other from being read."""
     fault = None
     options, key = Options(cache="bypass"), CacheKey(row.account_id, row.sha256, NO_MODEL, "", "")
     try:
-        options = Options.model_validate(stored)
+        options = Options.model_validate(job.options)
         key = key_of(options, row.account_id, row.sha256)
     except ValidationError as error:
         fault = f"This version can't read the job's options ({error.error_count()} faults). Submit the image again."
@@ -218,6 +226,8 @@ def _claimed(row: Row[Any], claim_id: UUID, stored: object, key_of: KeyOf) -> Cl
         key=key,
         fault=fault,
         lost_leases=row.lost_leases,
+        request_id=job.request_id,
+        traceparent=job.traceparent,
     )
 
 

@@ -3,12 +3,15 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from sqlalchemy import Row, text
 
 from arachne.database import Transaction
 from arachne.errors import ImageError
+from arachne.metrics import count_images
+from arachne.news import news_of
 from arachne.schemas.tables import Job
 from arachne.settings import Settings
 from arachne.webhooks.outbox import emit_image_events, emit_job_event
@@ -75,10 +78,11 @@ def count(transaction: Transaction, tallies: Mapping[str, Tally], settings: Sett
 
     Call it last in a transaction: job rows are locked here, in the order of their ids, after those of images.
     """
-    finished = []
+    finished, counts = [], news_of(transaction.session).counts
     for job_id, tally in sorted(tallies.items()):
         counters = {name: number for name, number in vars(tally).items() if name != "events"}
         done = transaction.session.scalar(_COUNT, {"job_id": job_id, **counters})
+        counts.append(partial(count_images, **counters))
         if tally.events:
             emit_image_events(transaction.session, settings, _read(transaction, job_id), tally.events)
         if done:

@@ -41,7 +41,7 @@ UPDATE image SET result_id = NULL, cache_key = NULL, name = NULL, source_url = N
 WHERE image_id = ANY(:image_ids)
 """)
 _STRIP_JOB = text("""
-UPDATE job SET subject = '', options = '{}', labels = '{}', retry_of = NULL, request_id = NULL,
+UPDATE job SET subject = '', options = '{}', labels = '{}', retry_of = NULL, request_id = NULL, traceparent = NULL,
                webhook_endpoint_id = NULL, webhook_events = NULL
 WHERE job_id = :job_id
 """)

@@ -65,7 +65,7 @@ FROM (SELECT 1) AS always LEFT JOIN claimed c ON true
      LEFT JOIN (SELECT account_id, source_host FROM seen ORDER BY account_id DESC, source_host DESC LIMIT 1) AS last
      ON true
 """)
-_OPTIONS = text("SELECT job_id, options FROM job WHERE job_id = ANY(:job_ids)")
+_JOBS = text("SELECT job_id, options, request_id, traceparent FROM job WHERE job_id = ANY(:job_ids)")
 _STILL = text("SELECT image_id, claim_id FROM image WHERE image_id = ANY(:image_ids) AND state = 'fetching'")
 
 
@@ -81,6 +81,13 @@ class Fetch:
     name: str | None
     attempts: int
     options: dict[str, object]
+    request_id: str | None = None
+    traceparent: str | None = None
+
+    @property
+    def ids(self) -> dict[str, str | None]:
+        """What log records about it name."""
+        return {"request_id": self.request_id, "job_id": self.job_id, "image_id": self.image_id}
 
 
 class Cursor(NamedTuple):
@@ -133,7 +140,7 @@ def find_lost_fetches(transaction: Transaction, claims: Collection[tuple[str, UU
 
 def _load(transaction: Transaction, rows: Sequence[Row[Any]], claim_id: UUID) -> list[Fetch]:
     job_ids = sorted({row.job_id for row in rows})
-    options = {row.job_id: row.options for row in transaction.session.execute(_OPTIONS, {"job_ids": job_ids})}
+    jobs = {row.job_id: row for row in transaction.session.execute(_JOBS, {"job_ids": job_ids})}
     return [
         Fetch(
             image_id=row.image_id,
@@ -143,7 +150,9 @@ def _load(transaction: Transaction, rows: Sequence[Row[Any]], claim_id: UUID) ->
             url=row.source_url,
             name=row.name,
             attempts=row.fetch_attempts,
-            options=options[row.job_id],
+            options=jobs[row.job_id].options,
+            request_id=jobs[row.job_id].request_id,
+            traceparent=jobs[row.job_id].traceparent,
         )
         for row in rows
     ]

@@ -18,6 +18,7 @@ from arachne.jobs.flights import end_flights
 from arachne.jobs.slots import end_lost_sessions
 from arachne.jobs.workers import expire, expire_process
 from arachne.locks import Lock, try_lock
+from arachne.metrics import LEASES_LOST, WORKERS_LOST
 from arachne.settings import Settings
 from arachne.webhooks.lost import free_lost_deliveries
 
@@ -100,6 +101,8 @@ def reconcile(database: Database, settings: Settings, *, thorough: bool = True) 
     # Each apart, since all images of a transaction are locked before its jobs.
     recovered += database.run(_recover_fetches, settings)
     unsent = database.run(_recover_deliveries)
+    LEASES_LOST.inc(recovered)
+    WORKERS_LOST.inc(lost)
     unparked = database.run(_land)
     late = database.run(fail_late_images, settings)
     if not thorough:

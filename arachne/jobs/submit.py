@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from sqlalchemy import text
 
@@ -19,7 +20,9 @@ from arachne.jobs.closing import Tally, count
 from arachne.jobs.idempotency import Reservation, complete
 from arachne.jobs.queue import Room, check_quota, check_room
 from arachne.ledger import charge
+from arachne.metrics import CACHE_HITS
 from arachne.net.urls import CheckedUrl
+from arachne.news import news_of
 from arachne.reading import choose_model
 from arachne.schemas.options import Options
 from arachne.schemas.tables import Job
@@ -90,6 +93,7 @@ class NewJob:
     metadata: Mapping[str, str] = field(default_factory=dict)
     webhook: NewWebhook | None = None
     request_id: str | None = None
+    traceparent: str | None = None
     fingerprint: bytes = b""
     reservation: Reservation | None = None
     retry_of: str | None = None
@@ -160,6 +164,7 @@ def submit(transaction: Transaction, new: NewJob, settings: Settings, box: Secre
         complete(transaction, new.reservation, new.fingerprint, job.job_id)
     tally = _tally(rows)
     done = count(transaction, {job.job_id: tally}, settings) if tally != Tally() else []
+    news_of(transaction.session).counts.append(partial(CACHE_HITS.labels("result").inc, tally.cached))
     states = Counter(row["state"] for row in rows)
     return Submitted(
         job.job_id, bool(done), states["queued"], states["fetching"], {key: hit.result_id for key, hit in hits.items()}
@@ -191,6 +196,7 @@ def _insert_job(transaction: Transaction, new: NewJob, settings: Settings, box: 
         total=len(new.images),
         retry_of=new.retry_of,
         request_id=new.request_id,
+        traceparent=new.traceparent,
         webhook_endpoint_id=endpoint_id,
         webhook_events=new.webhook.events if new.webhook is not None else None,
         deadline_at=datetime.now(UTC) + timedelta(seconds=settings.job_deadline_s),

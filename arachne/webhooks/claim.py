@@ -76,7 +76,7 @@ FROM (SELECT 1) AS always LEFT JOIN claimed c ON true
 
 _LOAD = text("""
 SELECT d.message_id, d.endpoint_id, d.account_id, d.charged, d.redelivery, d.cause, d.created_at,
-       m.type, m.body, e.url, e.hidden,
+       m.type, m.body, m.job_id, job.request_id, job.traceparent, e.url, e.hidden,
        CASE WHEN e.hidden THEN a.webhook_secret ELSE e.secret END AS secret,
        ARRAY(SELECT sealed FROM unnest(CASE WHEN e.hidden THEN a.webhook_secrets_old ELSE e.secrets_old END,
                  CASE WHEN e.hidden THEN a.webhook_secrets_old_until ELSE e.secrets_old_until END)
@@ -84,6 +84,7 @@ SELECT d.message_id, d.endpoint_id, d.account_id, d.charged, d.redelivery, d.cau
        extract(epoch FROM now() - d.created_at)::float8 AS age_s
 FROM webhook_delivery d JOIN webhook_message m USING (message_id) JOIN webhook_endpoint e USING (endpoint_id)
      JOIN account a ON a.account_id = d.account_id
+     LEFT JOIN job ON job.job_id = m.job_id
 WHERE d.claim_id = :claim_id AND d.state = 'pending'
 """)
 
@@ -107,6 +108,15 @@ class Claim:
     cause: str = "event"
     is_test: bool = False
     is_redelivery: bool = False
+    job_id: str | None = None
+    request_id: str | None = None
+    traceparent: str | None = None
+
+    @property
+    def ids(self) -> dict[str, str | None]:
+        """What log records about it name."""
+        job = {"request_id": self.request_id, "job_id": self.job_id}
+        return job | {"message_id": self.message_id, "endpoint_id": self.endpoint_id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,4 +186,7 @@ def _claim(row: Row[Any], claim_id: UUID) -> Claim:
         cause="redelivery" if row.redelivery else row.cause,
         is_test=row.type == "webhook.test",
         is_redelivery=row.redelivery,
+        job_id=row.job_id,
+        request_id=row.request_id,
+        traceparent=row.traceparent,
     )

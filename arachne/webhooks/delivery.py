@@ -10,8 +10,10 @@ from contextlib import suppress
 
 import aiohttp
 
+from arachne import logs, tracing
 from arachne.database import AsyncDatabase, Transaction
 from arachne.errors import Unavailable
+from arachne.metrics import count_delivery
 from arachne.net.client import guarded_session
 from arachne.net.policy import EgressPolicy, webhook_policy
 from arachne.net.resolver import Lookup, look_up
@@ -174,10 +176,22 @@ class DeliveryEngine:
         try:
             return await self._deliver(session, claim)
         except Exception:  # sent but not recorded: the lease ends and it is sent again with the same id
-            log.exception("webhook attempt not recorded", extra={"message_id": claim.message_id})
+            log.exception("webhook attempt not recorded", extra=claim.ids)
             return None
 
     async def _deliver(self, session: aiohttp.ClientSession, claim: Claim) -> AttemptView:
+        with (
+            logs.bound(**claim.ids),
+            tracing.span("delivery", claim.traceparent, kind="client", told=claim.ids) as span,
+        ):
+            logged = await self._send(session, claim)
+            span.note(status_code=logged.status_code, failure=logged.failure)
+            told = {"event_type": claim.event, "status_code": logged.status_code, "failure": logged.failure}
+            log.info("webhook sent" if logged.failure is None else "webhook not taken", extra=told | {"ms": logged.ms})
+        count_delivery(logged.failure, logged.ms / 1000)
+        return logged
+
+    async def _send(self, session: aiohttp.ClientSession, claim: Claim) -> AttemptView:
         outcome = await attempt(session, self._policy, self._box, claim)
         decision = decide(claim, outcome, self._settings.webhook_retry_seconds)
         disable_after_s = self._settings.webhook_disable_after_s

@@ -15,7 +15,7 @@ Run = Callable[..., tuple[int, str, str]]
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     """Runs `arachne …` in this process: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(logs, "configure", lambda _: None)  # the root logger is the test runner's
+    monkeypatch.setattr(logs, "configure", lambda *_: None)  # the root logger is the test runner's
 
     def run(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["arachne", *words])

@@ -56,6 +56,7 @@ async def _plan(request: Request, parts: Parts, wanted: RetryRequest) -> NewJob:
         metadata=found.metadata,
         webhook=webhook,
         request_id=exchange_of(request.scope).request_id,
+        traceparent=exchange_of(request.scope).traceparent,
         retry_of=found.job_id,
     )
 

@@ -104,6 +104,7 @@ def _new_job(request: Request, caller: Caller, admitted: Admitted, *, single: bo
         metadata=admitted.metadata,
         webhook=admitted.webhook,
         request_id=exchange_of(request.scope).request_id,
+        traceparent=exchange_of(request.scope).traceparent,
     )
 
 

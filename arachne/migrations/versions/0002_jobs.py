@@ -129,6 +129,7 @@ def upgrade() -> None:
         sa.Column("sequence", sa.Integer(), nullable=False),
         sa.Column("retry_of", sa.String(), nullable=True),
         sa.Column("request_id", sa.String(), nullable=True),
+        sa.Column("traceparent", sa.String(), nullable=True),
         sa.Column("webhook_endpoint_id", sa.String(), nullable=True),
         sa.Column("webhook_events", postgresql.JSONB(none_as_null=True, astext_type=sa.Text()), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),

@@ -49,6 +49,7 @@ class Job(SQLModel, table=True):
     sequence: int = 0
     retry_of: str | None = None
     request_id: str | None = None
+    traceparent: str | None = None
     webhook_endpoint_id: str | None = None
     webhook_events: list[str] | None = Field(default=None, sa_type=Json)
     created_at: datetime = created_now()

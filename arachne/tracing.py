@@ -1,0 +1,135 @@
+"""Spans for OpenTelemetry, where its packages are installed and told where to send them; nothing at all elsewhere.
+
+A job keeps the `traceparent` (W3C Trace Context) of the request that made it, and what workers do for it later is part
+of that trace. Spans hold ids, names and numbers; no texts, addresses or queries.
+"""
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from arachne.errors import SetupError
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Span as OtelSpan
+    from opentelemetry.trace import Tracer
+
+log = logging.getLogger(__name__)
+Kind = Literal["internal", "server", "client"]
+Value = str | int | float | bool | None
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+
+
+class Span:
+    """A span under way; without a tracer it is none, and has no `traceparent`."""
+
+    def __init__(self, span: "OtelSpan | None" = None) -> None:
+        self._span = span
+
+    @property
+    def traceparent(self) -> str | None:
+        """How others continue it."""
+        if self._span is None:
+            return None
+        context = self._span.get_span_context()
+        return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+
+    def note(self, **attributes: Value) -> None:
+        """Add what has become known."""
+        if self._span is not None:
+            self._span.set_attributes(_named(attributes))
+
+
+_NONE = Span()
+_tracers: "list[Tracer]" = []
+
+
+def accept(traceparent: str | None) -> str | None:
+    """A `traceparent` of acceptable form; None for any other."""
+    return traceparent if traceparent is not None and _TRACEPARENT.fullmatch(traceparent) else None
+
+
+@contextmanager
+def traced(part: str) -> Iterator[None]:
+    """Spans of this process go where OpenTelemetry's own variables say, until the block ends; nowhere without them.
+
+    Raises:
+        SetupError: they say so, and the packages are not installed.
+    """
+    if not any(os.environ.get(name) for name in ENDPOINTS) or os.environ.get("OTEL_SDK_DISABLED", "") == "true":
+        yield
+        return
+    if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
+        raise SetupError(
+            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is missing: install arachne-vision[otel]."
+        )
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415  # an extra
+
+    with exporting(OTLPSpanExporter(), part):
+        yield
+
+
+@contextmanager
+def exporting(exporter: "SpanExporter", part: str) -> Iterator[None]:
+    """Spans of this process go to `exporter` until the block ends, when the last ones are sent."""
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415  # an extra, and slow to load
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    name = os.environ.get("OTEL_SERVICE_NAME") or f"arachne-{part.replace(' ', '-')}"
+    provider = TracerProvider(resource=Resource.create({"service.name": name}), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    _tracers.append(provider.get_tracer("arachne"))
+    try:
+        yield
+    finally:
+        _tracers.pop()
+        provider.shutdown()
+
+
+@contextmanager
+def span(
+    name: str, parent: str | None = None, *, kind: Kind = "internal", told: Mapping[str, Value] = MappingProxyType({})
+) -> Iterator[Span]:
+    """A span over what happens inside, part of the trace of `parent`."""
+    if not _tracers:
+        yield _NONE
+        return
+    from opentelemetry.trace import SpanKind  # noqa: PLC0415
+
+    attributes, context = _named(told), _context(parent)
+    with _tracers[-1].start_as_current_span(
+        name, context, SpanKind[kind.upper()], attributes, record_exception=False
+    ) as started:
+        yield Span(started)
+
+
+def record(name: str, parent: str | None, seconds: float, **told: Value) -> None:
+    """A span that ends now and began so many seconds ago, part of the trace of `parent`."""
+    if not _tracers:
+        return
+    now_ns = time.time_ns()
+    started = _tracers[-1].start_span(
+        name, _context(parent), attributes=_named(told), start_time=now_ns - int(seconds * 1e9)
+    )
+    started.end(now_ns)
+
+
+def _context(parent: str | None) -> "Context":
+    from opentelemetry.context import Context  # noqa: PLC0415
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
+
+    return TraceContextTextMapPropagator().extract({"traceparent": parent} if parent else {}, Context())
+
+
+def _named(told: Mapping[str, Value]) -> dict[str, str | int | float | bool]:
+    return {f"arachne.{name}": value for name, value in told.items() if value is not None}
