@@ -57,12 +57,16 @@ async def make_once(request: Request, parts: Parts, make: Callable[[Held], Await
         response.headers[REPLAYED] = "true"
         return response
     job, shown = made
+    _tell(parts, job)
+    return await answer_job(parts, caller, job.job_id, receive=receive, wait_s=wait_s, shown=shown)
+
+
+def _tell(parts: Parts, job: Submitted) -> None:
     log.info("job accepted", extra={"job_id": job.job_id, "waiting": job.waiting, "fetching": job.fetching})
     if job.waiting:
         parts.waker.wake_gpu()
     if job.fetching:
         parts.waker.wake_fetches()
-    return await answer_job(parts, caller, job.job_id, receive=receive, wait_s=wait_s, shown=shown)
 
 
 def make_job(

@@ -11,10 +11,10 @@ from sqlalchemy import text
 from arachne.database import Database, Transaction
 from arachne.errors import Unavailable
 from arachne.metrics import family
-from arachne.schemas.tables.jobs import IMAGE_OPEN
 
 log = logging.getLogger(__name__)
 KINDS = ("gpu", "io")
+OPEN = ("fetching", "queued", "parked", "running")
 _PATIENCE_S = 2.0
 _OF = "scheduler"
 
@@ -30,7 +30,7 @@ _IMAGES = text(
         f"SELECT '{state}' AS state, count(*) AS images,"  # noqa: S608  # the states are ours
         " coalesce(extract(epoch FROM now() - min(job.created_at)), 0)::float8 AS oldest_s"
         f" FROM image JOIN job USING (job_id) WHERE image.state = '{state}'"
-        for state in IMAGE_OPEN
+        for state in OPEN
     )
 )
 _DELIVERIES = text("""
