@@ -39,8 +39,9 @@ T = TypeVar("T")
 CONNECT_TIMEOUT_S = 5
 STALL_S = 15.0  # of a transaction on an event loop: a server that is cut off or frozen says nothing for ever
 # One long snapshot keeps dead rows alive and slows claims 15-fold, so no transaction may linger. A process that was
-# stopped within one holds its locks no longer than its lease, whose end others wait for anyway.
-SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '10s'; SET timezone = 'UTC'"
+# stopped within one holds its locks no longer than its lease, whose end others wait for anyway. By their estimates
+# claims are worth compiling, which would take a hundred times what running them does.
+SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '10s'; SET timezone = 'UTC'; SET jit = off"
 TRANSACTION_TIMEOUT = "SET transaction_timeout = '60s'"  # PostgreSQL 17 and later
 _ATTEMPTS = 4
 _PROBE_S, _AGAIN_S = 10.0, 2.0
@@ -184,12 +185,20 @@ async def notifications(url: str, channel: str) -> AsyncIterator[str]:
             await asyncio.sleep(_AGAIN_S)
 
 
+# A thread that waits for a machine that is no longer there is told so within half a minute, and not after hours.
+_CONNECTING = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
 # What a statement's parameters hold, file names and secrets among it, stays out of errors and so out of logs.
 QUIET = {"hide_parameters": True}
 _POOL = QUIET | {
     "pool_pre_ping": True,
     "pool_recycle": 1800,
-    "connect_args": {"connect_timeout": CONNECT_TIMEOUT_S},
+    "connect_args": _CONNECTING,
 }
 _KEPT = {"pool_recycle": -1, "pool_pre_ping": False}
 

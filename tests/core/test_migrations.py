@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError
 
 from arachne import migrations
 from arachne.cli.migrate import prepare_schema
-from arachne.database import Database, Transaction
+from arachne.database import AsyncDatabase, Database, Transaction
 from arachne.errors import SetupError, Unavailable
 from arachne.locks import Lock
 from arachne.migrations.fingerprint import compute_fingerprint, find_differences, read_fingerprint
@@ -110,6 +110,24 @@ def test_no_transaction_may_linger(database: Database) -> None:
     with database.engine.connect() as connection:
         assert connection.scalar(text("SHOW idle_in_transaction_session_timeout")) == "10s"
         assert connection.scalar(text("SHOW transaction_timeout")) == "1min"
+
+
+def test_no_claim_is_compiled(database: Database) -> None:
+    """Servers that can do so would: the estimates of what claims cost are over their bound for it."""
+    with database.engine.connect() as connection:
+        assert connection.scalar(text("SHOW jit")) == "off"
+
+
+async def test_connections_to_machines_that_are_gone_end(database: Database, async_database: AsyncDatabase) -> None:
+    """The kernel asks whether the other end is still there, and gives up within half a minute."""
+    with database.engine.connect() as connection:
+        found = [connection.connection.dbapi_connection.info.get_parameters()]  # type: ignore[union-attr]
+    async with async_database.engine.connect() as connection:
+        raw = await connection.get_raw_connection()
+        found.append(raw.driver_connection.info.get_parameters())  # type: ignore[union-attr]
+    for told in found:
+        assert int(told["keepalives_idle"]) + int(told["keepalives_interval"]) * int(told["keepalives_count"]) <= 30
+        assert 0 < int(told["tcp_user_timeout"]) <= 30_000
 
 
 def test_a_wrong_url_says_what_is_right() -> None:
