@@ -8,8 +8,9 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -50,6 +51,7 @@ class Span:
 
 
 _NONE = Span()
+_ambient: ContextVar[str | None] = ContextVar("arachne_traceparent", default=None)
 _tracers: "list[Tracer]" = []
 
 
@@ -97,6 +99,16 @@ def exporting(exporter: "SpanExporter", part: str) -> Iterator[None]:
 
 
 @contextmanager
+def within(traceparent: str | None) -> Iterator[None]:
+    """Spans made inside, by this thread or task, are part of that trace unless they name another."""
+    token = _ambient.set(traceparent)
+    try:
+        yield
+    finally:
+        _ambient.reset(token)
+
+
+@contextmanager
 def span(
     name: str, parent: str | None = None, *, kind: Kind = "internal", told: Mapping[str, Value] = MappingProxyType({})
 ) -> Iterator[Span]:
@@ -104,30 +116,41 @@ def span(
     if not _tracers:
         yield _NONE
         return
-    from opentelemetry.trace import SpanKind  # noqa: PLC0415
+    from opentelemetry.trace import SpanKind, StatusCode  # noqa: PLC0415
 
     attributes, context = _named(told), _context(parent)
-    with _tracers[-1].start_as_current_span(
-        name, context, SpanKind[kind.upper()], attributes, record_exception=False
-    ) as started:
+    started = _tracers[-1].start_span(name, context, SpanKind[kind.upper()], attributes)
+    try:
         yield Span(started)
+    except BaseException as error:  # told by its kind alone: what it says may hold words of an image
+        started.set_status(StatusCode.ERROR, type(error).__name__)
+        raise
+    finally:
+        started.end()
 
 
-def record(name: str, parent: str | None, seconds: float, **told: Value) -> None:
+def begin(name: str, told: Mapping[str, Value] = MappingProxyType({})) -> Callable[[], None]:
+    """Ends the span that has begun; for what ends in another thread."""
+    if not _tracers:
+        return lambda: None
+    started = _tracers[-1].start_span(name, _context(None), attributes=_named(told))
+    return started.end
+
+
+def record(name: str, parent: str | None, seconds: float, told: Mapping[str, Value]) -> None:
     """A span that ends now and began so many seconds ago, part of the trace of `parent`."""
     if not _tracers:
         return
     now_ns = time.time_ns()
-    started = _tracers[-1].start_span(
-        name, _context(parent), attributes=_named(told), start_time=now_ns - int(seconds * 1e9)
-    )
-    started.end(now_ns)
+    began_ns = now_ns - int(seconds * 1e9)
+    _tracers[-1].start_span(name, _context(parent), attributes=_named(told), start_time=began_ns).end(now_ns)
 
 
 def _context(parent: str | None) -> "Context":
     from opentelemetry.context import Context  # noqa: PLC0415
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
 
+    parent = parent or _ambient.get()
     return TraceContextTextMapPropagator().extract({"traceparent": parent} if parent else {}, Context())
 
 

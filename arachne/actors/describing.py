@@ -8,6 +8,8 @@ from hashlib import sha256
 from threading import Thread
 from uuid import uuid4
 
+from arachne import logs, tracing
+from arachne.actors.assembly import Answer
 from arachne.actors.batcher import Batcher, Done, Policy
 from arachne.actors.places import Places
 from arachne.actors.vlm_watch import VlmWatch
@@ -65,8 +67,14 @@ class Describing:
 
     def add(self, image: Hashable, question: DescribeRequest, done: Done) -> None:
         """Have the image described; `done` gets what came of it, on a thread that must not be kept."""
-        if not self._call(lambda batcher: batcher.add(image, question, done)):
-            done(None)
+        end_span = tracing.begin("describe", logs.bound_ids())
+
+        def ended(answer: Answer | None) -> None:
+            end_span()
+            done(answer)
+
+        if not self._call(lambda batcher: batcher.add(image, question, ended)):
+            ended(None)
 
     def drop(self, image: Hashable) -> None:
         """Nobody wants the image described any more."""

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from threading import Event
 from typing import Concatenate, ParamSpec
 
+from arachne import tracing
 from arachne.actors.assembly import Answer, complete
 from arachne.actors.pool import PoolLostError, judge
 from arachne.actors.stage_process import Done
@@ -88,13 +89,17 @@ class Finisher:
 
     def answer_from_cache(self, image: Claimed) -> None:
         """Complete the image with its cached result."""
-        if self._write(finish.finish_cached, image, self._settings).result_id:
+        with tracing.span("finish", told=image.ids):
+            done = self._write(finish.finish_cached, image, self._settings)
+        if done.result_id:
             CACHE_HITS.labels("result").inc()
             self._cache.count_hit(image.key)
 
     def fail(self, image: Claimed, error: ImageError) -> None:
         """Fail the image at once."""
-        if self._write(finish.finish_failed, image, error, self._settings).written:
+        with tracing.span("finish", told=image.ids | {"code": error.code}):
+            done = self._write(finish.finish_failed, image, error, self._settings)
+        if done.written:
             log.info("image failed", extra={"code": error.code, "stage": error.stage})
 
     def give_back(self, image: Claimed) -> None:
@@ -107,8 +112,10 @@ class Finisher:
 
     def complete(self, image: Claimed, reading: Reading) -> None:
         """Complete the image with its result."""
+        took: dict[str, tracing.Value] = {f"{stage}_s": taken_s for stage, taken_s in reading.stage_s.items()}
         try:
-            done = self._write(finish.finish_completed, image, reading, self._settings)
+            with tracing.span("finish", told=took | image.ids):
+                done = self._write(finish.finish_completed, image, reading, self._settings)
         except Unavailable:
             raise
         except Exception:

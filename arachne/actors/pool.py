@@ -13,7 +13,7 @@ from threading import Lock
 
 from pebble import ProcessExpired, ProcessPool
 
-from arachne import logs
+from arachne import logs, tracing
 from arachne.actors import memory_files
 from arachne.actors.stage_process import Done, Read, Task, prepare, run
 from arachne.actors.wear import Wear
@@ -77,6 +77,8 @@ class StagePool:
             memory_files.release(files)
             raise
         self._open.add(future)
+        end_span = tracing.begin("stages", logs.bound_ids())
+        future.add_done_callback(lambda _: end_span())
         future.add_done_callback(lambda one: self._ended(one, files, ended))
         return future
 

@@ -1,10 +1,10 @@
-"""Threads that work on one image at a time, whose log records name it."""
+"""Threads that work on one image at a time, whose log records name it and whose spans are part of its job's trace."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec
 
-from arachne import logs
+from arachne import logs, tracing
 from arachne.jobs.claim import Claimed
 
 P = ParamSpec("P")
@@ -22,7 +22,7 @@ class ImageThreads:
         """Have `work` done soon."""
 
         def about_image() -> None:
-            with logs.bound(**image.ids):
+            with logs.bound(**image.ids), tracing.within(image.traceparent):
                 work(image, *args, **kwargs)
 
         self._threads.submit(about_image)

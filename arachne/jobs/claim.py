@@ -3,18 +3,21 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from pydantic import ValidationError
 from sqlalchemy import Row, text
 
+from arachne import tracing
 from arachne.cache.shared import CachedReading, CachedResult, lookup, lookup_readings
 from arachne.database import Transaction
 from arachne.errors import ArachneError
 from arachne.jobs.closing import start_jobs
 from arachne.jobs.flights import take_flights
 from arachne.jobs.shares import Serving, note_served
+from arachne.news import news_of
 from arachne.schemas.options import Options
 from arachne.settings import Settings
 from arachne.versions import NO_MODEL, CacheKey
@@ -163,7 +166,7 @@ def claim(
     Images for the models in `but_for` are left for later. `start` is the last claim's, so that with very many
     accounts each comes into view.
     """
-    claim_id = uuid4()
+    claim_id, began_s = uuid4(), perf_counter()
     rows = transaction.session.execute(
         _CLAIM,
         {
@@ -186,7 +189,13 @@ def claim(
     images = _look_up(transaction, claimed, worker_id)
     start_jobs(transaction, {image.job_id for image in images}, settings)
     note_served(transaction, _servings(rows, images))
+    news_of(transaction.session).counts.append(lambda: _trace(images, perf_counter() - began_s))
     return Claims(images, len(claimed) - len(images), start)
+
+
+def _trace(images: Sequence[Claimed], seconds: float) -> None:
+    for image in images:
+        tracing.record("claim", image.traceparent, seconds, image.ids)
 
 
 def _servings(rows: Sequence[Row[Any]], images: Sequence[Claimed]) -> dict[str, Serving]:
