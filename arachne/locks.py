@@ -1,5 +1,6 @@
 """The keys of PostgreSQL's advisory locks, all in one place so that no two uses share one."""
 
+from collections.abc import Collection
 from enum import IntEnum
 
 from sqlalchemy import text
@@ -9,6 +10,11 @@ from arachne.database import Transaction
 _EXCLUSIVE = text("SELECT pg_advisory_xact_lock(:key)")
 _AT_ONCE = text("SELECT pg_try_advisory_xact_lock(:key)")
 _FOR_ACCOUNT = text("SELECT pg_advisory_xact_lock(:key, hashtext(:account_id))")
+_FOR_ACCOUNTS = text("""
+SELECT pg_advisory_xact_lock(:key, account) FROM (
+    SELECT DISTINCT hashtext(account_id) AS account FROM unnest(CAST(:account_ids AS text[])) AS given(account_id)
+    ORDER BY account) AS accounts
+""")
 
 
 class Lock(IntEnum):
@@ -22,7 +28,9 @@ class Lock(IntEnum):
     FETCHES = 4_202_611_296
 
 
-ADMISSION = 420_261  # the class of the locks per account: two 32-bit numbers, a key space of their own
+# The classes of the locks per account: two 32-bit numbers, a key space of their own.
+ADMISSION = 420_261
+IN_FLIGHT = 420_262
 
 
 def lock(transaction: Transaction, key: Lock) -> None:
@@ -38,3 +46,8 @@ def try_lock(transaction: Transaction, key: Lock) -> bool:
 def lock_account(transaction: Transaction, account_id: str) -> None:
     """Submissions of the account are counted one after the other until the transaction ends."""
     transaction.session.execute(_FOR_ACCOUNT, {"key": ADMISSION, "account_id": account_id})
+
+
+def lock_in_flight(transaction: Transaction, account_ids: Collection[str]) -> None:
+    """What these accounts have in flight is counted by one claim after the other until the transaction ends."""
+    transaction.session.execute(_FOR_ACCOUNTS, {"key": IN_FLIGHT, "account_ids": list(account_ids)})

@@ -14,6 +14,7 @@ from arachne import tracing
 from arachne.cache.shared import CachedReading, CachedResult, lookup, lookup_readings
 from arachne.database import Transaction
 from arachne.errors import ArachneError
+from arachne.jobs.bounds import keep_within_bounds
 from arachne.jobs.closing import start_jobs
 from arachne.jobs.flights import take_flights
 from arachne.jobs.shares import Serving, note_served
@@ -75,7 +76,7 @@ chosen AS (
     ORDER BY n >= ceil(weight * places), greatest(follows, now), n LIMIT :accounts),
 ranked AS (
     SELECT head.image_id, head.due_at, c.n + head.place AS rank, c.n + head.place > c.places AS over,
-           c.tag + (head.place - 1) / c.weight AS tag, c.weight, c.now
+           c.tag + (head.place - 1) / c.weight AS tag, c.weight, c.now, c.n, c.max_in_flight
     FROM chosen c CROSS JOIN LATERAL (
         SELECT image_id, due_at, row_number() OVER (ORDER BY due_at, image_id) AS place
         FROM wanted CROSS JOIN LATERAL (
@@ -85,13 +86,14 @@ ranked AS (
     WHERE c.n + head.place <= c.max_in_flight),
 picked AS MATERIALIZED (SELECT * FROM ranked ORDER BY over, tag, rank, due_at, image_id LIMIT :ahead),
 locked AS MATERIALIZED (
-    SELECT i.image_id, picked.weight, picked.now FROM picked JOIN image i USING (image_id) WHERE i.state = 'queued'
+    SELECT i.image_id, picked.weight, picked.now, picked.n, picked.max_in_flight
+    FROM picked JOIN image i USING (image_id) WHERE i.state = 'queued'
     ORDER BY picked.over, picked.tag, picked.rank, picked.due_at, i.image_id LIMIT :limit FOR UPDATE OF i SKIP LOCKED),
 claimed AS (
     UPDATE image i SET state = 'running', claim_id = :claim_id, worker_id = :worker_id, started_at = now()
     FROM locked WHERE i.image_id = locked.image_id
     RETURNING i.image_id, i.job_id, i.account_id, i.sha256, i.size_bytes, i.attempts, i.lost_leases,
-              locked.weight, locked.now)
+              locked.weight, locked.now, locked.n, locked.max_in_flight)
 SELECT claimed.*, (SELECT count(*) FROM waiting) AS seen,
        (SELECT account_id FROM waiting ORDER BY part DESC, account_id DESC LIMIT 1) AS last_account
 FROM (SELECT 1) AS always LEFT JOIN claimed ON true
@@ -182,6 +184,9 @@ def claim(
     ).all()
     start = rows[0].last_account or "" if rows[0].seen == _WINDOW else ""
     if rows[0].image_id is None:
+        return Claims([], 0, start)
+    rows = keep_within_bounds(transaction, rows, limit)
+    if not rows:
         return Claims([], 0, start)
     job_ids = sorted({row.job_id for row in rows})
     jobs = {row.job_id: row for row in transaction.session.execute(_JOBS, {"job_ids": job_ids})}

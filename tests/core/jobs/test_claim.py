@@ -7,6 +7,7 @@ import pytest
 
 from arachne.errors import LanguageMissing
 from arachne.jobs.claim import claim
+from tests.core.jobs.conftest import key_of
 
 
 def test_account_with_least_in_flight_goes_first(queue) -> None:
@@ -37,6 +38,30 @@ def test_in_flight_is_bounded_by_the_account(queue) -> None:
     assert len(queue.claim(worker, 2)) == 2
     assert len(queue.claim(worker, 2)) == 1
     assert queue.claim(worker, 2) == []
+
+
+def test_claims_at_once_keep_to_what_an_account_may_have_in_flight(queue) -> None:
+    """A claim waits for another one of the account, and puts back what is too many; other accounts wait for nobody."""
+    queue.account("bounded", max_in_flight=3)
+    queue.submit(*(f"b{n}" for n in range(10)), account="bounded")
+    queue.submit(*(f"o{n}" for n in range(10)), account="other")
+    first, second = queue.worker(), queue.worker()
+    waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with ThreadPoolExecutor(1) as beside:
+        with queue.database.transaction() as transaction:
+            mine = claim(transaction, first, 4, key_of, queue.settings).images
+            theirs = beside.submit(queue.claim, second, 6)
+            while not theirs.done() and queue.column(waits) == [0]:
+                pass
+        both = Counter(image.account_id for image in [*mine, *theirs.result()])
+    assert both[queue.accounts["bounded"]] == 3
+    assert len(mine) == 4
+    assert both[queue.accounts["other"]] >= 5
+    held = "SELECT count(*) FROM image WHERE account_id = :it AND state = 'running'"
+    assert queue.column(held, it=queue.accounts["bounded"]) == [3]
+    left = "SELECT count(*) FROM image WHERE state = 'queued' AND claim_id IS NULL AND worker_id IS NULL"
+    assert queue.column(left) == [20 - both.total()]
+    assert queue.work() == 10 - both[queue.accounts["other"]]
 
 
 def test_small_jobs_before_bulk(queue) -> None:
