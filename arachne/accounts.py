@@ -10,10 +10,11 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
+from arachne.audit import ERASURE_BEGUN, acting_in, is_on_record, record
 from arachne.errors import Conflict, NotFound, RequestError
-from arachne.ids import new_id
+from arachne.ids import is_id, new_id
 from arachne.schemas.issuer import MAX_IDENTITY_CHARS
-from arachne.schemas.tables import Account, ApiClient, AuditLog
+from arachne.schemas.tables import Account, ApiClient
 from arachne.schemas.token import CLIENT_SCOPES, Scope
 
 MAX_NAME = 200
@@ -50,17 +51,11 @@ def create_account(
         Conflict: an account has this name already.
         RequestError: the name is empty, too long or has control characters.
     """
-    if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
-        raise RequestError(f"An account's name has 1 to {MAX_NAME} printable characters.")
-    secret = _new_secret()
+    _check_name(name)
+    if is_id(name, "acc"):
+        raise RequestError("An account's name can't be an account's id.")
     account = Account(account_id=new_id("acc"), name=name, plan_id=plan_id)
-    client = ApiClient(
-        client_id=new_id("cli"),
-        account_id=account.account_id,
-        name="default",
-        scopes=list(scopes),
-        secret_hash=_hasher.hash(secret),
-    )
+    client, secret = _new_client(account.account_id, "default", scopes)
     try:
         with session.begin_nested():
             session.add(account)
@@ -68,7 +63,27 @@ def create_account(
             session.add(client)
     except IntegrityError:
         raise Conflict(f"An account named {name!r} exists already, or there is no plan {plan_id!r}.") from None
-    _audit(session, account.account_id, "account.create")
+    record(session, "account.create", account_id=account.account_id, plan_id=plan_id, scopes=list(scopes))
+    return NewAccount(account.account_id, client.client_id, secret)
+
+
+def create_client(
+    session: Session, account_name: str, name: str, *, scopes: Sequence[Scope] = CLIENT_SCOPES
+) -> NewAccount:
+    """A further client of an account.
+
+    Raises:
+        NotFound: there is no such account.
+        Conflict: the account is being erased.
+        RequestError: the name is empty, too long or has control characters.
+    """
+    _check_name(name)
+    account = find_account(session, account_name)
+    session.refresh(account, with_for_update={"key_share": True})
+    _require_kept(session, account)
+    client, secret = _new_client(account.account_id, name, scopes)
+    session.add(client)
+    record(session, "client.create", account_id=account.account_id, target=client.client_id, scopes=list(scopes))
     return NewAccount(account.account_id, client.client_id, secret)
 
 
@@ -94,13 +109,20 @@ def bind_account(session: Session, name: str, issuer: str | None, claim: str | N
     except IntegrityError:
         raise Conflict(f"Another account is bound to {claim!r} of {issuer} already.") from None
     # The claim may be somebody's name, and what is on record outlives an account that is erased.
-    _audit(session, account.account_id, "account.bind" if issuer else "account.unbind", issuer=issuer)
+    record(session, "account.bind" if issuer else "account.unbind", account_id=account.account_id, issuer=issuer)
     return account
 
 
-def list_accounts(session: Session) -> list[Account]:
-    """All accounts, oldest first."""
-    return list(session.exec(select(Account).order_by(col(Account.account_id))))
+def list_accounts(session: Session, *, limit: int | None = None, after: str = "") -> list[Account]:
+    """Accounts, oldest first, from after the id `after`."""
+    query = select(Account).where(col(Account.account_id) > after)
+    return list(session.exec(query.order_by(col(Account.account_id)).limit(limit)))
+
+
+def list_clients(session: Session, account_id: str, *, limit: int | None = None, after: str = "") -> list[ApiClient]:
+    """An account's clients, oldest first, from after the id `after`."""
+    query = select(ApiClient).where(ApiClient.account_id == account_id, col(ApiClient.client_id) > after)
+    return list(session.exec(query.order_by(col(ApiClient.client_id)).limit(limit)))
 
 
 def find_account(session: Session, name: str) -> Account:
@@ -120,11 +142,14 @@ def disable_account(session: Session, name: str, *, enable: bool = False) -> Acc
 
     Raises:
         NotFound: there is no such account.
+        Conflict: it is to be let in again, and is being erased.
     """
     account = find_account(session, name)
+    if enable:
+        _require_kept(session, account)
     account.disabled_at = None if enable else account.disabled_at or datetime.now(UTC)
     session.add(account)
-    _audit(session, account.account_id, "account.enable" if enable else "account.disable")
+    record(session, "account.enable" if enable else "account.disable", account_id=account.account_id)
     return account
 
 
@@ -133,15 +158,15 @@ def rotate_client(session: Session, client_id: str, *, grace_s: float = 86_400) 
 
     Raises:
         NotFound: there is no such client.
+        Conflict: it has the scope `admin`, and no operator asks.
     """
-    client = session.get(ApiClient, client_id, with_for_update=True)
-    if client is None:
-        raise NotFound(f"There is no client {client_id!r}.")
+    client = _lock_client(session, client_id)
+    _require_operator(session, client)
     secret, until = _new_secret(), datetime.now(UTC) + timedelta(seconds=grace_s)
     client.secret_hash_old, client.secret_old_until = client.secret_hash, until
     client.secret_hash = _hasher.hash(secret)
     session.add(client)
-    _audit(session, client.account_id, "client.rotate", client_id=client_id)
+    record(session, "client.rotate", account_id=client.account_id, target=client_id, grace_s=grace_s)
     return NewSecret(client_id, secret, until)
 
 
@@ -150,13 +175,14 @@ def disable_client(session: Session, client_id: str, *, enable: bool = False) ->
 
     Raises:
         NotFound: there is no such client.
+        Conflict: it is to be let in again, has the scope `admin`, and no operator asks.
     """
-    client = session.get(ApiClient, client_id, with_for_update=True)
-    if client is None:
-        raise NotFound(f"There is no client {client_id!r}.")
+    client = _lock_client(session, client_id)
+    if enable:
+        _require_operator(session, client)
     client.disabled_at = None if enable else client.disabled_at or datetime.now(UTC)
     session.add(client)
-    _audit(session, client.account_id, "client.enable" if enable else "client.disable", client_id=client_id)
+    record(session, "client.enable" if enable else "client.disable", account_id=client.account_id, target=client_id)
     return client
 
 
@@ -184,6 +210,39 @@ def secret_matches(client: ApiClient | None, secret: str) -> bool:
     return _matches(client.secret_hash_old, secret)
 
 
+def _check_name(name: str) -> None:
+    if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
+        raise RequestError(f"A name has 1 to {MAX_NAME} printable characters.")
+
+
+def _new_client(account_id: str, name: str, scopes: Sequence[Scope]) -> tuple[ApiClient, str]:
+    """A client and its secret."""
+    secret = _new_secret()
+    digest = _hasher.hash(secret)
+    client = ApiClient(
+        client_id=new_id("cli"), account_id=account_id, name=name, scopes=list(scopes), secret_hash=digest
+    )
+    return client, secret
+
+
+def _lock_client(session: Session, client_id: str) -> ApiClient:
+    client = session.get(ApiClient, client_id, with_for_update=True)
+    if client is None:
+        raise NotFound(f"There is no client {client_id!r}.")
+    return client
+
+
+def _require_operator(session: Session, client: ApiClient) -> None:
+    """Nothing, unless a token would get hold of more than it is: of a client with the scope `admin`."""
+    if "admin" in client.scopes and acting_in(session).kind != "operator":
+        raise Conflict("This client has the scope admin. Operators alone may do this, with `arachne account client`.")
+
+
+def _require_kept(session: Session, account: Account) -> None:
+    if is_on_record(session, account.account_id, ERASURE_BEGUN):
+        raise Conflict(f"The account {account.name!r} is being erased.")
+
+
 def _matches(digest: str, secret: str) -> bool:
     try:
         return _hasher.verify(digest, secret)
@@ -193,7 +252,3 @@ def _matches(digest: str, secret: str) -> bool:
 
 def _new_secret() -> str:
     return SECRET_PREFIX + secrets.token_urlsafe(32)
-
-
-def _audit(session: Session, account_id: str, action: str, **detail: object) -> None:
-    session.add(AuditLog(audit_id=new_id("aud"), account_id=account_id, actor="operator", action=action, detail=detail))

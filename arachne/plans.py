@@ -1,16 +1,14 @@
 """Plans and who has which. What is in the ledger keeps the prices it was written with."""
 
-from collections.abc import Mapping
-
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from arachne.accounts import find_account
+from arachne.audit import record
 from arachne.errors import Conflict, NotFound
-from arachne.ids import new_id
 from arachne.schemas.plan import NewPlan, PlanTerms
-from arachne.schemas.tables import Account, AuditLog, Plan
+from arachne.schemas.tables import Account, Plan
 
 # Submissions hold the account's row for a key share, so none is half-way in while this is asked.
 _LOCK = text("SELECT 1 FROM account WHERE account_id = :account_id FOR UPDATE")
@@ -20,7 +18,7 @@ SELECT EXISTS (SELECT 1 FROM job WHERE account_id = :account_id)
 """)
 
 
-def create_plan(session: Session, new: NewPlan, *, actor: str = "operator") -> Plan:
+def create_plan(session: Session, new: NewPlan) -> Plan:
     """The plan, new.
 
     Raises:
@@ -32,11 +30,11 @@ def create_plan(session: Session, new: NewPlan, *, actor: str = "operator") -> P
             session.add(plan)
     except IntegrityError:
         raise Conflict(f"There is a plan {new.plan_id!r} already. Change it, or take another name.") from None
-    _audit(session, None, actor, "plan.create", {"plan": new.model_dump(mode="json")})
+    record(session, "plan.create", target=plan.plan_id, terms=new.model_dump(mode="json", exclude={"plan_id"}))
     return plan
 
 
-def change_plan(session: Session, plan_id: str, terms: PlanTerms, *, actor: str = "operator") -> Plan:
+def change_plan(session: Session, plan_id: str, terms: PlanTerms) -> Plan:
     """The plan, with those of the terms that are set; they hold for what comes from now on.
 
     Raises:
@@ -47,15 +45,14 @@ def change_plan(session: Session, plan_id: str, terms: PlanTerms, *, actor: str 
     for name, value in changes.items():
         setattr(plan, name, value)
     session.add(plan)
-    _audit(
-        session, None, actor, "plan.change", {"plan_id": plan_id, **terms.model_dump(mode="json", exclude_unset=True)}
-    )
+    record(session, "plan.change", target=plan_id, terms=terms.model_dump(mode="json", exclude_unset=True))
     return plan
 
 
-def list_plans(session: Session) -> list[Plan]:
-    """All plans, by name."""
-    return list(session.exec(select(Plan).order_by(col(Plan.plan_id))))
+def list_plans(session: Session, *, limit: int | None = None, after: str = "") -> list[Plan]:
+    """Plans, by name, from after the one named `after`."""
+    query = select(Plan).where(col(Plan.plan_id) > after)
+    return list(session.exec(query.order_by(col(Plan.plan_id)).limit(limit)))
 
 
 def find_plan(session: Session, plan_id: str, *, lock: bool = False) -> Plan:
@@ -70,7 +67,7 @@ def find_plan(session: Session, plan_id: str, *, lock: bool = False) -> Plan:
     return plan
 
 
-def assign_plan(session: Session, account: str, plan_id: str, *, actor: str = "operator") -> Account:
+def assign_plan(session: Session, account: str, plan_id: str) -> Account:
     """The account of that name or id, with this plan for whatever is finished from now on.
 
     Raises:
@@ -88,11 +85,5 @@ def assign_plan(session: Session, account: str, plan_id: str, *, actor: str = "o
         )
     found.plan_id = plan.plan_id
     session.add(found)
-    _audit(session, found.account_id, actor, "account.plan", {"from": former.plan_id, "to": plan.plan_id})
+    record(session, "account.plan", account_id=found.account_id, **{"from": former.plan_id, "to": plan.plan_id})
     return found
-
-
-def _audit(session: Session, account_id: str | None, actor: str, action: str, detail: Mapping[str, object]) -> None:
-    session.add(
-        AuditLog(audit_id=new_id("aud"), account_id=account_id, actor=actor, action=action, detail=dict(detail))
-    )

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from joserfc.jwk import OKPKey
 from sqlmodel import Session, col, or_, select
 
+from arachne.audit import record
 from arachne.database import Transaction
 from arachne.locks import Lock, lock
 from arachne.schemas.tables import SigningKey
@@ -47,7 +48,9 @@ def rotate_keys(session: Session, box: SecretBox, *, withdraw: bool = False) -> 
     for row in session.exec(select(SigningKey)):
         row.retired_at = now - _VERIFIES if withdraw else row.retired_at or now
         session.add(row)
-    return _make(session, box).kid
+    kid = _make(session, box).kid
+    record(session, "keys.rotate", target=kid, withdraw=withdraw)
+    return kid
 
 
 def public_keys(session: Session) -> list[dict[str, str]]:

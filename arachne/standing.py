@@ -8,9 +8,9 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import Session, col, or_, select
 
+from arachne.audit import record
 from arachne.errors import AccountUnknown, InvalidToken, RequestError
-from arachne.ids import new_id
-from arachne.schemas.tables import Account, ApiClient, AuditLog, Plan, RevokedToken
+from arachne.schemas.tables import Account, ApiClient, Plan, RevokedToken
 from arachne.settings import DAY_S
 from arachne.tokens.verification import MAX_CLAIM_CHARS, AccessToken
 
@@ -110,5 +110,4 @@ def revoke_token(session: Session, issuer: str, jti: str) -> None:
     expires_at = datetime.now(UTC) + timedelta(seconds=2 * DAY_S)
     statement = insert(RevokedToken).values(issuer=issuer, jti=jti, expires_at=expires_at)
     session.execute(statement.on_conflict_do_nothing())
-    detail: dict[str, object] = {"issuer": issuer, "jti": jti}
-    session.add(AuditLog(audit_id=new_id("aud"), actor="operator", action="token.revoke", detail=detail))
+    record(session, "token.revoke", target=jti, issuer=issuer)

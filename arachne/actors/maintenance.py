@@ -17,6 +17,7 @@ from arachne.cache.audit import drop_stale
 from arachne.database import Database
 from arachne.errors import Unavailable
 from arachne.jobs import retention
+from arachne.jobs.account_erasure import continue_account_erasures
 from arachne.jobs.erasure import continue_erasures
 from arachne.jobs.reconcile import reconcile
 from arachne.partitions import drop_partitions, ensure_partitions
@@ -49,6 +50,7 @@ class Housekeeping:
         """Pick up what is left lying."""
         reconcile(self.database, self.settings)
         continue_erasures(self.database, self.storage, self.settings)
+        continue_account_erasures(self.database, self.storage, self.settings)
 
     def partitions(self) -> None:
         """Make the days' partitions of the logs ahead, and drop those past keeping."""

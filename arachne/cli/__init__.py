@@ -9,7 +9,7 @@ import sys
 import typer
 
 from arachne import __version__
-from arachne.cli import account, cache, doctor, extract, migrate, parts, plan, tokens, up, usage, webhooks
+from arachne.cli import account, audit, cache, doctor, extract, migrate, parts, plan, tokens, up, usage, webhooks
 from arachne.cli.output import complain
 from arachne.errors import ArachneError, SetupError
 
@@ -27,6 +27,7 @@ up.register(app)
 parts.register(app)
 migrate.register(app)
 tokens.register(app)
+audit.register(app)
 extract.register(app)
 doctor.register(app)
 app.add_typer(account.app, name="account")

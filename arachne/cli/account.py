@@ -1,6 +1,7 @@
 """`arachne account …`: who may use this service."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -8,12 +9,16 @@ import typer
 
 from arachne.cli.options import DataDir, Json, load
 from arachne.cli.output import print_record, print_rows, say
+from arachne.schemas.token import CLIENT_SCOPES, SCOPES, Scope
 from arachne.settings import Settings
 
 app = typer.Typer(help="Create, list, disable and erase accounts.", no_args_is_help=True)
 client = typer.Typer(help="Clients of accounts.", no_args_is_help=True)
 app.add_typer(client, name="client")
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
+Scopes = Annotated[
+    list[str] | None, typer.Option("--scope", help="A scope; may be repeated. All but `admin` if none is given.")
+]
 ClientId = Annotated[str, typer.Argument(help="Id of the client.")]
 Issuer = Annotated[str | None, typer.Option(help="Issuer of ARACHNE_TRUSTED_ISSUERS whose tokens speak for it.")]
 Claim = Annotated[str | None, typer.Option(help="What the issuer's account claim says in them.")]
@@ -26,6 +31,7 @@ def create(
     *,
     issuer: Issuer = None,
     claim: Claim = None,
+    scope: Scopes = None,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -33,9 +39,9 @@ def create(
     from arachne import accounts
     from arachne.cli.connection import session_on
 
-    settings = load(data_dir)
+    settings, scopes = load(data_dir), _scopes(scope)
     with session_on(settings) as session:
-        made = accounts.create_account(session, name, plan_id=plan)
+        made = accounts.create_account(session, name, plan_id=plan, scopes=scopes)
         if issuer is not None or claim is not None:
             accounts.bind_account(session, made.account_id, issuer, claim)
     _warn_of_stranger(settings, issuer)
@@ -102,7 +108,7 @@ def erase(
 
     The ledger's amounts stay under the account's id. Run it again if it was interrupted.
     """
-    from arachne.cli.connection import database_on
+    from arachne.cli.connection import database_on, operator
     from arachne.jobs.account_erasure import erase_account
     from arachne.storage import open_storage
 
@@ -113,7 +119,7 @@ def erase(
             raise typer.Exit(1)
     settings = load(data_dir)
     with database_on(settings) as database:
-        erased = erase_account(database, open_storage(settings), settings, name)
+        erased = erase_account(database, open_storage(settings), settings, name, actor=operator())
     print_record(asdict(erased), as_json=json)
 
 
@@ -144,6 +150,54 @@ def bind(name: Name, issuer: Issuer = None, claim: Claim = None, data_dir: DataD
 def _warn_of_stranger(settings: Settings, issuer: str | None) -> None:
     if issuer is not None and issuer not in {one.issuer for one in settings.trusted_issuers}:
         say(f"ARACHNE_TRUSTED_ISSUERS, as read here, has no issuer {issuer!r}: its tokens are refused until it does.")
+
+
+def _scopes(given: list[str] | None) -> Sequence[Scope]:
+    """The scopes a client is to have.
+
+    Raises:
+        typer.BadParameter: one of them doesn't exist.
+    """
+    unknown = sorted(set(given or ()) - set(SCOPES))
+    if unknown:
+        raise typer.BadParameter(
+            f"There is no scope {unknown[0]!r}. Scopes: {', '.join(SCOPES)}.", param_hint="--scope"
+        )
+    return [scope for scope in SCOPES if scope in given] if given else CLIENT_SCOPES
+
+
+@client.command("create")
+def create_client(
+    name: Name,
+    client_name: Annotated[str, typer.Option("--name", help="What the client is for.")] = "default",
+    scope: Scopes = None,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Give an account a further client. The secret is shown this once."""
+    from arachne import accounts
+    from arachne.cli.connection import session_on
+
+    scopes = _scopes(scope)
+    with session_on(load(data_dir)) as session:
+        made = accounts.create_client(session, name, client_name, scopes=scopes)
+    print_record(asdict(made), as_json=json)
+    say("Keep the client secret: it is not shown again.")
+
+
+@client.command("list")
+def list_clients(name: Name, json: Json = False, data_dir: DataDir = None) -> None:
+    """List an account's clients."""
+    from arachne import accounts
+    from arachne.cli.connection import session_on
+
+    columns = ["client_id", "name", "scopes", "created_at", "disabled_at", "secret_old_until"]
+    with session_on(load(data_dir)) as session:
+        account_id = accounts.find_account(session, name).account_id
+        rows = [one.model_dump(include=set(columns)) for one in accounts.list_clients(session, account_id)]
+    if not json:
+        rows = [row | {"scopes": " ".join(row["scopes"])} for row in rows]
+    print_rows([{name: row[name] for name in columns} for row in rows], columns, as_json=json)
 
 
 @client.command("disable")

@@ -12,7 +12,16 @@ from starlette.responses import Response
 
 from arachne.bodies import StoredJson
 from arachne.database import Transaction
-from arachne.errors import InvalidOptions, Unavailable
+from arachne.errors import (
+    AccountQueueFull,
+    IdempotencyKeyInUse,
+    IdempotencyKeyReused,
+    InvalidOptions,
+    QueueFull,
+    QuotaExceeded,
+    TooManyImages,
+    Unavailable,
+)
 from arachne.http.answers import answer_job
 from arachne.http.exchange import Caller, caller_of
 from arachne.http.parts import Parts
@@ -26,6 +35,11 @@ log = logging.getLogger(__name__)
 MAX_KEY = 255
 _KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
 REPLAYED = "Idempotent-Replayed"
+MADE_HEADERS = (REPLAYED, "Preference-Applied")
+MAKING = (
+    QuotaExceeded, TooManyImages, IdempotencyKeyInUse, IdempotencyKeyReused, AccountQueueFull, QueueFull,
+    InvalidOptions,
+)  # fmt: skip
 Made = tuple[Submitted, dict[str, object] | None]
 """A job just made, and its resource where it is finished already."""
 Held = Reservation | Remembered | None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from pydantic import BaseModel
@@ -9,26 +10,26 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from arachne import __version__
 from arachne.http.bodies import JSON
+from arachne.http.described_headers import LIMITS, REQUEST_HEADERS, RESPONSE_HEADERS
+from arachne.http.event_stream import MEDIA_TYPE as EVENTS
 from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.problems import MEDIA_TYPE
+from arachne.http.refusals import PARAMETER, list_refusals
 from arachne.schemas.problem import Problem
+from arachne.schemas.token import SCOPE_MEANINGS
 from arachne.settings import Settings
 
 Schema = dict[str, object]
-Refs = Mapping[tuple[object, JsonSchemaMode], Schema]
-_PARAMETER = re.compile(r"{(\w+)}")
 _REF = "#/components/schemas/{model}"
-_CALLER_ERRORS = (401, 403, 429)
-# Headers: what each means, and an example.
-_LIMITS: dict[str, tuple[str, str]] = {
-    "RateLimit-Policy": ("Each limit the request counts against: q hits in any w seconds", '"vision";q=20;w=60'),
-    "RateLimit": ("Hits left of each, and seconds until more are", '"vision";r=7;t=42'),
-    "X-RateLimit-Limit": ("Hits in the window of the limit that is nearest", "20"),
-    "X-RateLimit-Remaining": ("Hits left of it", "7"),
-    "X-RateLimit-Reset": ("Unix time in seconds at which more are", "1767225600"),
-}
-_RETRY: dict[str, tuple[str, str]] = {"Retry-After": ("Seconds after which the same request may pass", "42")}
-_WAITS = (202, 429, 503)
+_PATH_SCHEMA = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """The models' schemas, and the refusals described so far."""
+
+    refs: Mapping[tuple[object, JsonSchemaMode], Schema]
+    responses: dict[str, Schema] = field(default_factory=dict)
 
 
 def describe(resources: Sequence[Resource], settings: Settings) -> Schema:
@@ -38,7 +39,8 @@ def describe(resources: Sequence[Resource], settings: Settings) -> Schema:
     pairs += [(model, "serialization") for model in _answers(operations)]
     pairs.append((Problem, "serialization"))
     found, definitions = models_json_schema(list(dict.fromkeys(pairs)), ref_template=_REF)
-    refs: Refs = {(model, mode): schema for (model, mode), schema in found.items()}
+    writing = _Writing({(model, mode): schema for (model, mode), schema in found.items()})
+    paths = {resource.path: _path(resource, writing) for resource in resources}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -48,95 +50,117 @@ def describe(resources: Sequence[Resource], settings: Settings) -> Schema:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": settings.base_url}],
-        "paths": {resource.path: _path(resource, refs) for resource in resources},
+        "paths": paths,
         "components": {
             "schemas": definitions.get("$defs", {}),
-            "headers": {name: _header(*told) for name, told in (_LIMITS | _RETRY).items()},
-            "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "bearerFormat": "RFC 9068 access token"},
-            },
+            "responses": writing.responses,
+            "headers": RESPONSE_HEADERS,
+            "securitySchemes": _security_schemes(settings),
         },
     }
 
 
-def _path(resource: Resource, refs: Refs) -> Schema:
+def _security_schemes(settings: Settings) -> Schema:
+    flow = {"tokenUrl": f"{settings.base_url}/api/auth/token", "scopes": dict(SCOPE_MEANINGS)}
+    return {
+        "client": {"type": "oauth2", "flows": {"clientCredentials": flow}},
+        "token": {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "JWT",
+            "description": "An access token (RFC 9068), of this service or of an issuer it trusts.",
+        },
+    }
+
+
+def _path(resource: Resource, writing: _Writing) -> Schema:
     operations = {
-        method.lower(): _operation(resource, method, operation, refs)
+        method.lower(): _operation(resource, method, operation, writing)
         for method, operation in resource.operations.items()
     }
-    return {"parameters": _path_parameters(resource.path), **operations}
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": _PATH_SCHEMA}
+        for name in PARAMETER.findall(resource.path)
+    ]
+    return {"parameters": parameters, **operations}
 
 
-def _operation(resource: Resource, method: str, operation: Operation, refs: Refs) -> Schema:
-    errors = sorted({*operation.errors, *(_CALLER_ERRORS if operation.scope else ())} - set(operation.answers))
-    answers = operation.answers.items()
+def _operation(resource: Resource, method: str, operation: Operation, writing: _Writing) -> Schema:
+    limited = operation.policy is not None or operation.counted
     described: Schema = {
         "operationId": _operation_id(resource.path, method),
         "summary": operation.summary,
         "tags": [resource.path.strip("/").split("/")[1] if resource.path.startswith("/api/") else "service"],
-        "security": [{"token": []}] if operation.scope else [],
+        "security": [{name: [operation.scope]} for name in ("client", "token")] if operation.scope else [],
         "responses": {
-            **{str(status): _response(answer, refs) | _headers(status, operation) for status, answer in answers},
-            **{str(status): _problem(status, refs) | _headers(status, operation) for status in errors},
+            **{str(status): _response(answer, limited, writing) for status, answer in operation.answers.items()},
+            **{
+                str(status): _refusal(status, codes, limited, writing)
+                for status, codes in list_refusals(resource.path, operation).items()
+            },
         },
     }
     if operation.scope:
         described["description"] = f"Needs the scope `{operation.scope}`."
-    if operation.query is not None:
-        described["parameters"] = list(_query_parameters(operation.query))
-    content = _request_content(operation, refs)
+    parameters = [*_query_parameters(operation.query), *(REQUEST_HEADERS[name] for name in operation.headers)]
+    if parameters:
+        described["parameters"] = parameters
+    content = _request_content(operation, writing)
     if content:
         described["requestBody"] = {"content": content, "required": operation.form is not None}
     return described
 
 
-def _request_content(operation: Operation, refs: Refs) -> Schema:
-    content: Schema = {}
+def _request_content(operation: Operation, writing: _Writing) -> Schema:
+    content: dict[str, Schema] = {}
     if operation.form is not None:
         form = dict(operation.form)
         content[str(form.pop("media_type"))] = {"schema": {"type": "object", **form}}
     if operation.body is not None:
-        content[JSON] = {"schema": refs[operation.body, "validation"]}
-    return content
+        content[JSON] = {"schema": writing.refs[operation.body, "validation"]}
+    if operation.example is not None:  # the JSON body's where there are both
+        list(content.values())[-1]["example"] = dict(operation.example)
+    return dict(content)
 
 
-def _response(answer: Answer, refs: Refs) -> Schema:
+def _response(answer: Answer, limited: bool, writing: _Writing) -> Schema:
     content: Schema = {}
     if answer.model is not None:
-        content[JSON] = {"schema": refs[answer.model, "serialization"]}
+        content[JSON] = {"schema": writing.refs[answer.model, "serialization"]}
+    elif answer.media_type == JSON:
+        content[JSON] = {"schema": {"type": "object"}}
+    elif answer.media_type == EVENTS:  # no schema: some take it for the body's, some for each event's
+        content[EVENTS] = {}
     elif answer.media_type is not None:
         content[answer.media_type] = {"schema": {"type": "string"}}
     content |= {media_type.split(";")[0]: {"schema": {"type": "string"}} for media_type in answer.also}
-    return {"description": answer.meaning, **({"content": content} if content else {})}
-
-
-def _headers(status: int, operation: Operation) -> Schema:
-    """The headers an answer may have, besides those of every one."""
-    limited = _LIMITS if operation.policy is not None and status != 401 else {}
-    names = [*limited, *(_RETRY if status in _WAITS else ())]
-    return {"headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names}} if names else {}
-
-
-def _header(meaning: str, example: str) -> Schema:
-    return {"description": meaning, "schema": {"type": "string"}, "example": example}
-
-
-def _problem(status: int, refs: Refs) -> Schema:
     return {
-        "description": HTTPStatus(status).phrase,
-        "content": {MEDIA_TYPE: {"schema": refs[Problem, "serialization"]}},
+        "description": answer.meaning,
+        "headers": _headers(*answer.headers, limited=limited),
+        **({"content": content} if content else {}),
     }
 
 
-def _path_parameters(path: str) -> list[Schema]:
-    return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in _PARAMETER.findall(path)
-    ]
+def _refusal(status: int, codes: Sequence[str], limited: bool, writing: _Writing) -> Schema:
+    """A reference to the problem with one of these codes, which many operations have in common."""
+    name = "-".join([str(status), *codes, *(["limited"] if limited else [])])
+    headers = {401: ["WWW-Authenticate"], 403: ["WWW-Authenticate"], 429: ["Retry-After"], 503: ["Retry-After"]}
+    told = {"code": {"enum": list(codes)}, "status": {"const": status}}
+    writing.responses[name] = {
+        "description": f"{HTTPStatus(status).phrase}: {', '.join(f'`{code}`' for code in codes)}",
+        "headers": _headers(*headers.get(status, []), limited=limited and status != 401),
+        "content": {MEDIA_TYPE: {"schema": {"allOf": [writing.refs[Problem, "serialization"]], "properties": told}}},
+    }
+    return {"$ref": f"#/components/responses/{name}"}
 
 
-def _query_parameters(model: type[BaseModel]) -> Iterable[Schema]:
-    schema = model.model_json_schema(by_alias=True)
+def _headers(*names: str, limited: bool) -> Schema:
+    found = ("X-Request-Id", *names, *(LIMITS if limited else ()))
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in found}
+
+
+def _query_parameters(model: type[BaseModel] | None) -> Iterable[Schema]:
+    schema = {"properties": {}} if model is None else model.model_json_schema(by_alias=True)
     for name, member in schema["properties"].items():
         yield {
             "name": name,

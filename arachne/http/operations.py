@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from arachne.errors import MethodNotAllowed, NotFound
+from arachne.errors import ArachneError, MethodNotAllowed, NotFound
 from arachne.http import bodies
 from arachne.http.authentication import require_scope
 from arachne.http.exchange import exchange_of
@@ -33,19 +33,22 @@ Endpoint = Callable[[Request, Parts], Awaitable[Response]]
 class Answer:
     """One documented answer: what it means, its model, or its media type where it is no JSON.
 
-    `also` are the media types besides JSON of an answer that comes in several forms.
+    `also` are the media types besides JSON of an answer that comes in several forms, `headers` those of this answer.
     """
 
     meaning: str
     model: type[BaseModel] | None = None
     media_type: str | None = None
     also: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Operation:
     """One method of a path. Without `scope` it is open to all; without `policy` it isn't limited here.
 
+    What follows from scope, policy, path, query and body needs no mention: `errors` are further statuses, `raises`
+    further codes. `example` is a body, or a form, that may be sent as it stands. `counted`: the endpoint limits itself.
     `too_large` says what to do where a body is.
     """
 
@@ -58,6 +61,10 @@ class Operation:
     query: type[BaseModel] | None = None
     form: Mapping[str, object] | None = None
     errors: tuple[int, ...] = ()
+    raises: tuple[type[ArachneError], ...] = ()
+    headers: tuple[str, ...] = ()
+    example: Mapping[str, object] | None = None
+    counted: bool = False
     too_large: str = ""
     max_bytes: Callable[[Settings, str], int] = field(default=lambda _settings, _media_type: bodies.MAX_SMALL_BYTES)
 

@@ -6,23 +6,21 @@ images, and the operators' log.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlalchemy import Result, TextClause, text
-from sqlmodel import select
 
 from arachne.accounts import find_account
+from arachne.audit import ERASURE_BEGUN, ERASURE_DONE, OPERATOR, SERVICE, Actor, act_as, is_on_record, record
 from arachne.database import Database, Transaction
 from arachne.errors import NotFound, Unavailable
-from arachne.ids import new_id
 from arachne.jobs.erasure import drop_unused_results, erase_job, request_erasure
-from arachne.schemas.tables import AuditLog
 from arachne.settings import Settings
 from arachne.storage import Storage
 
 BATCH = 1000
 _ROUNDS = 10  # a submission that was let in before the account was closed may make a job meanwhile
-ACTION = "account.erase"
 _CLOSE = text("""
 UPDATE account SET disabled_at = coalesce(disabled_at, now()), webhook_secret = NULL, webhook_secrets_old = '{}',
                    webhook_secrets_old_until = '{}' WHERE account_id = :account_id
@@ -71,6 +69,13 @@ UPDATE usage_entry SET subject = '' WHERE entry_id = ANY(ARRAY(
     SELECT entry_id FROM usage_entry WHERE account_id = :account_id AND subject <> '' LIMIT :batch))
 """),
 )
+# A command erases by itself; what it left is gone on with once it has surely ended.
+_TO_ERASE = text("""
+SELECT account_id FROM audit_log begun
+WHERE action = 'account.erase' AND (actor = 'admin' OR at < now() - interval '1 hour')
+  AND NOT EXISTS (SELECT 1 FROM audit_log ended WHERE ended.account_id = begun.account_id AND action = 'account.erased')
+ORDER BY audit_id
+""")
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ def erase_account(
     settings: Settings,
     name: str,
     *,
-    actor: str = "operator",
+    actor: Actor = OPERATOR,
 ) -> ErasedAccount:
     """The account of that name or id, of which nothing is left but sums. Whoever has the same pictures keeps them.
 
@@ -97,7 +102,7 @@ def erase_account(
         NotFound: there is no such account.
         Unavailable: something can't be erased just now; run again, it goes on from there.
     """
-    account_id = database.run(_close, name, actor)
+    account_id = database.run(close_account, name, actor)
     jobs = results = events = 0
     for _ in range(_ROUNDS):
         jobs += _erase_jobs(database, storage, settings, account_id)
@@ -109,18 +114,48 @@ def erase_account(
         raise Unavailable("The account goes on getting jobs. Run this again in a minute.", retry_after_s=60)
     for statement in _LOGS:  # after the account itself: nobody writes them for an account that is not there
         _repeat(database, _drop_rows, account_id, statement)
-    return ErasedAccount(account_id, jobs, results, events)
+    erased = ErasedAccount(account_id, jobs, results, events)
+    database.run(_note_end, erased, actor)
+    return erased
 
 
-def _close(transaction: Transaction, name: str, actor: str) -> str:
-    """The id of the account, closed: no token of its works any more."""
+def close_account(transaction: Transaction, name: str, actor: Actor) -> str:
+    """The id of the account of that name or id, closed: no token of its works any more, and it is to be erased.
+
+    Raises:
+        NotFound: there is no such account.
+    """
     session = transaction.session
+    act_as(session, actor)
     account_id = _find(transaction, name)
     session.execute(_CLOSE, {"account_id": account_id})
     session.execute(_DROP_CLIENTS, {"account_id": account_id})
-    if not _was_begun(transaction, account_id):
-        session.add(AuditLog(audit_id=new_id("aud"), account_id=account_id, actor=actor, action=ACTION))
+    if not is_on_record(session, account_id, ERASURE_BEGUN):
+        record(session, ERASURE_BEGUN, account_id=account_id)
     return account_id
+
+
+def continue_account_erasures(database: Database, storage: Storage, settings: Settings) -> int:
+    """Number of accounts found that were still to be erased; what can't be erased now is left to the next time."""
+    account_ids = database.run(lambda transaction: list(transaction.session.scalars(_TO_ERASE)))
+    for account_id in account_ids:
+        with suppress(Unavailable, NotFound):
+            erase_account(database, storage, settings, account_id, actor=SERVICE)
+    return len(account_ids)
+
+
+def _note_end(transaction: Transaction, erased: ErasedAccount, actor: Actor) -> None:
+    if is_on_record(transaction.session, erased.account_id, ERASURE_DONE):
+        return
+    act_as(transaction.session, actor)
+    record(
+        transaction.session,
+        ERASURE_DONE,
+        account_id=erased.account_id,
+        jobs=erased.jobs,
+        results=erased.results,
+        events=erased.events,
+    )
 
 
 def _find(transaction: Transaction, name: str) -> str:
@@ -128,14 +163,9 @@ def _find(transaction: Transaction, name: str) -> str:
     try:
         return find_account(transaction.session, name).account_id
     except NotFound:
-        if not _was_begun(transaction, name):
+        if not is_on_record(transaction.session, name, ERASURE_BEGUN):
             raise
         return name
-
-
-def _was_begun(transaction: Transaction, account_id: str) -> bool:
-    query = select(AuditLog.audit_id).where(AuditLog.account_id == account_id, AuditLog.action == ACTION)
-    return transaction.session.exec(query).first() is not None
 
 
 def _erase_jobs(database: Database, storage: Storage, settings: Settings, account_id: str) -> int:

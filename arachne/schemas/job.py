@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, RootModel
 
 from arachne.schemas.result import Result
 
@@ -104,3 +104,7 @@ class SingleJobView(JobView):
 
     result: Result | None
     error: ImageFault | None
+
+
+class AnyJobView(RootModel[SingleJobView | JobView]):
+    """A job: of a single image, with its result and error at the top, or of a batch."""

@@ -19,7 +19,7 @@ def _is_rate(text: str) -> str:
     return text.strip()
 
 
-PlanId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+PlanId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Rate = Annotated[str, AfterValidator(_is_rate)]
 
 

@@ -1,11 +1,19 @@
 """Scopes, and what the token endpoint and the discovery documents answer."""
 
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 Scope = Literal["vision:read", "vision:write", "webhooks:manage", "usage:read", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+SCOPE_MEANINGS: Mapping[Scope, str] = {
+    "vision:read": "Jobs, results, events and models, to be read",
+    "vision:write": "Submitting, cancelling, retrying and erasing jobs",
+    "webhooks:manage": "Webhook endpoints and their deliveries",
+    "usage:read": "What the account used, and its statements",
+    "admin": "Accounts, clients, plans, keys and the record of what was done",
+}
 # What a client is granted when it is made; `admin` has to be given on purpose.
 CLIENT_SCOPES: tuple[Scope, ...] = ("vision:read", "vision:write", "webhooks:manage", "usage:read")
 

@@ -9,6 +9,7 @@ from joserfc.jwk import OKPKey
 from sqlmodel import Session
 
 from arachne.accounts import find_account
+from arachne.audit import record
 from arachne.errors import AccountUnknown, RequestError
 from arachne.ids import new_id
 from arachne.schemas.token import SCOPES
@@ -22,9 +23,10 @@ OPERATOR = "operator"
 
 @dataclass(frozen=True)
 class IssuedToken:
-    """A token, its seconds to live and its scopes."""
+    """A token, its id, its seconds to live and its scopes."""
 
     token: str = field(repr=False)
+    jti: str
     expires_in_s: int
     scopes: tuple[str, ...]
 
@@ -45,7 +47,7 @@ def issue_token(
     ttl_s: float,
 ) -> IssuedToken:
     """A signed token; its scopes stand in their usual order."""
-    now, ordered = int(time.time()), tuple(scope for scope in SCOPES if scope in scopes)
+    jti, now, ordered = new_id("tok"), int(time.time()), tuple(scope for scope in SCOPES if scope in scopes)
     claims = {
         "iss": settings.base_url,
         "aud": audience_of(settings),
@@ -54,11 +56,11 @@ def issue_token(
         "account": account_id,
         "iat": now,
         "exp": now + int(ttl_s),
-        "jti": new_id("tok"),
+        "jti": jti,
         "scope": " ".join(ordered),
     }
     token = jwt.encode({"alg": ALGORITHM, "typ": "at+jwt", "kid": key.kid}, claims, key, algorithms=[ALGORITHM])
-    return IssuedToken(token, int(ttl_s), ordered)
+    return IssuedToken(token, jti, int(ttl_s), ordered)
 
 
 def issue_operator_token(  # noqa: PLR0917  # the command line hands all of them over
@@ -88,5 +90,13 @@ def issue_operator_token(  # noqa: PLR0917  # the command line hands all of them
         client_id=OPERATOR,
         scopes=scopes,
         ttl_s=ttl_s,
+    )
+    record(
+        session,
+        "token.issue",
+        account_id=account.account_id,
+        target=issued.jti,
+        scopes=list(issued.scopes),
+        ttl_s=issued.expires_in_s,
     )
     return issued.token

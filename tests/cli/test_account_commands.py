@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import pwd
 import threading
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from arachne.accounts import find_account, find_client, secret_matches
 from arachne.cli import checks
 from arachne.database import Database
 from arachne.schemas.tables import RevokedToken
+from arachne.schemas.token import CLIENT_SCOPES
 from arachne.settings import Settings
 from arachne.signing_keys import public_keys
 from arachne.tokens import read_token
@@ -198,3 +201,47 @@ def test_doctor_asks_the_trusted_issuers_for_their_keys(monkeypatch: pytest.Monk
         look(published, allow_http=False),
     ):
         assert (state, "jwks_url" in told) == ("failed", True)
+
+
+@pytest.mark.usefixtures("connected")
+def test_clients_are_made_with_the_scopes_that_are_asked_for(run: Run, database: Database) -> None:
+    """`admin` only where it is said; a scope that there is none of is told."""
+    made = json.loads(run("account", "create", "boss", "--scope", "admin", "--json")[1])
+    code, out, err = run("account", "client", "create", "boss", "--name", "nightly", "--json")
+    further = json.loads(out)
+    assert (code, further["client_secret"] in err) == (0, False)
+    assert run("account", "client", "create", "boss", "--scope", "root")[0] == 2
+    listed = json.loads(run("account", "client", "list", "boss", "--json")[1])
+    scopes = {row["client_id"]: row["scopes"] for row in listed}
+    assert scopes == {made["client_id"]: ["admin"], further["client_id"]: list(CLIENT_SCOPES)}
+    with database.transaction() as transaction:
+        assert secret_matches(find_client(transaction.session, further["client_id"]), further["client_secret"])
+
+
+@pytest.mark.usefixtures("connected")
+def test_what_commands_do_is_on_record(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who at which command, and what; nothing of what the command was given but ids."""
+    monkeypatch.setenv("USER", "somebody else")
+    made = json.loads(run("account", "create", "acme", "--json")[1])
+    secret = run("account", "client", "rotate", made["client_id"])[1].split("client secret: ")[1].split()[0]
+    token = run("token", "acme")[1].strip()
+    run("revoke", token)
+    run("account", "disable", "acme")
+    run("rotate-keys")
+    code, out, _ = run("audit", "--json")
+    acts = json.loads(out)
+    assert code == 0
+    assert [(one["actor"]["command"], one["action"]) for one in reversed(acts)] == [
+        ("arachne account create", "account.create"),
+        ("arachne account client rotate", "client.rotate"),
+        ("arachne token", "token.issue"),
+        ("arachne revoke", "token.revoke"),
+        ("arachne account disable", "account.disable"),
+        ("arachne rotate-keys", "keys.rotate"),
+    ]
+    assert {one["actor"]["os_user"] for one in acts} == {pwd.getpwuid(os.getuid()).pw_name}
+    assert not any(text in out for text in (secret, made["client_secret"], token.split(".")[2]))
+    found = json.loads(run("audit", "--action", "client.rotate", "--account", made["account_id"], "--json")[1])
+    assert [one["target"] for one in found] == [made["client_id"]]
+    assert "account.disable" in run("audit", "--limit", "2")[1]
+    assert json.loads(run("audit", "--since", "2100-01-01", "--json")[1]) == []

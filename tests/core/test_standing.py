@@ -99,7 +99,7 @@ def test_revoking_twice_is_revoking_and_on_record(database: Database) -> None:
     for _ in range(2):
         database.run(lambda tx: revoke_token(tx.session, OURS, "tok_1"))
     rows = database.run(lambda tx: tx.session.exec(select(AuditLog)).all())
-    assert [(row.action, row.detail) for row in rows] == [("token.revoke", {"issuer": OURS, "jti": "tok_1"})] * 2
+    assert [(row.action, row.target, row.detail) for row in rows] == [("token.revoke", "tok_1", {"issuer": OURS})] * 2
 
 
 @pytest.mark.parametrize("jti", ["", "x" * 256, "a\0b", "a\nb"])

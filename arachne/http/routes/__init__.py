@@ -2,6 +2,10 @@
 
 from arachne.http.operations import Resource
 from arachne.http.routes import (
+    admin_accounts,
+    admin_clients,
+    admin_keys,
+    admin_plans,
     deliveries,
     discovery,
     documents,
@@ -28,6 +32,10 @@ _MODULES = (
     deliveries,
     usage,
     token,
+    admin_accounts,
+    admin_clients,
+    admin_plans,
+    admin_keys,
     discovery,
     health,
     documents,

@@ -80,7 +80,6 @@ RESOURCES = (
                 policy="other",
                 answers={200: Answer("A page of deliveries", DeliveryList)},
                 query=DeliveriesQuery,
-                errors=(400, 404, 422, 503),
             )
         },
     ),
@@ -93,7 +92,6 @@ RESOURCES = (
                 scope="webhooks:manage",
                 policy="other",
                 answers={200: Answer("The delivery", DeliveryDetailView)},
-                errors=(404, 503),
             )
         },
     ),
@@ -106,7 +104,7 @@ RESOURCES = (
                 scope="webhooks:manage",
                 policy="other",
                 answers={202: Answer("The delivery, due now", DeliveryView)},
-                errors=(404, 409, 410, 503),
+                errors=(409, 410),
             )
         },
     ),
@@ -123,7 +121,8 @@ RESOURCES = (
                     202: Answer("What is sent now", RecoveryView),
                 },
                 body=RecoverRequest,
-                errors=(400, 404, 409, 413, 415, 422, 503),
+                errors=(409,),
+                example={"since": "2026-01-31T00:00:00Z", "dry_run": True},
             )
         },
     ),

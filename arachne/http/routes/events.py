@@ -81,7 +81,6 @@ RESOURCES = (
                 policy="other",
                 answers={200: Answer("A page of events", EventList)},
                 query=PageQuery,
-                errors=(400, 422, 503),
             )
         },
     ),
@@ -97,7 +96,8 @@ RESOURCES = (
                     200: Answer("Server-sent events, to the terminal one", media_type=MEDIA_TYPE),
                     204: Answer("The client has had all of them"),
                 },
-                errors=(404, 410, 503),
+                errors=(410,),
+                headers=("Last-Event-ID",),
             )
         },
     ),

@@ -41,7 +41,10 @@ RESOURCES = (
                 "Whether the service can do its work",
                 scope=None,
                 policy=None,
-                answers={200: Answer("It can, if perhaps degraded", Readiness), 503: Answer("It can't", Readiness)},
+                answers={
+                    200: Answer("It can, if perhaps degraded", Readiness),
+                    503: Answer("It can't", Readiness, headers=("Retry-After",)),
+                },
             )
         },
     ),

@@ -149,7 +149,7 @@ RESOURCES = (
                 scope="vision:read",
                 policy="reads",
                 answers={200: Answer("The image", ImageView)},
-                errors=(404, 410, 503),
+                errors=(410,),
             )
         },
     ),
@@ -161,9 +161,10 @@ RESOURCES = (
                 "An image's result as JSON, Markdown, plain text, hOCR, searchable PDF, or a PNG with its boxes drawn",
                 scope="vision:read",
                 policy="reads",
-                answers={200: Answer("The result", Result, also=_DOCUMENTS)},
+                answers={200: Answer("The result", Result, also=_DOCUMENTS, headers=("Content-Disposition",))},
                 query=ResultQuery,
-                errors=(404, 409, 410, 422, 503),
+                errors=(410,),
+                raises=(NotFinished,),
             )
         },
     ),
@@ -175,8 +176,9 @@ RESOURCES = (
                 "The bytes as they were sent",
                 scope="vision:read",
                 policy="reads",
-                answers={200: Answer("The stored bytes", media_type="image/*")},
-                errors=(404, 409, 410, 503),
+                answers={200: Answer("The stored bytes", media_type="image/*", headers=("Content-Disposition",))},
+                errors=(410,),
+                raises=(NotFinished,),
             )
         },
     ),

@@ -15,7 +15,7 @@ from arachne.http.waiting import MAX_WAIT_S
 from arachne.jobs.cancel import cancel
 from arachne.jobs.erasure import erase_job, request_erasure
 from arachne.jobs.views import find_job, list_jobs, show_job
-from arachne.schemas.job import JobView
+from arachne.schemas.job import AnyJobView
 from arachne.schemas.listing import JobList
 from arachne.schemas.queries import JobQuery, JobsQuery
 
@@ -87,7 +87,6 @@ RESOURCES = (
                 policy="reads",
                 answers={200: Answer("A page of jobs", JobList)},
                 query=JobsQuery,
-                errors=(400, 422, 503),
             )
         },
     ),
@@ -99,9 +98,13 @@ RESOURCES = (
                 "One job with its images",
                 scope="vision:read",
                 policy="reads",
-                answers={200: Answer("The job", JobView), 304: Answer("The client has it already")},
+                answers={
+                    200: Answer("The job", AnyJobView, headers=("ETag", "Retry-After")),
+                    304: Answer("The client has it already", headers=("ETag", "Retry-After")),
+                },
                 query=JobQuery,
-                errors=(400, 404, 410, 422, 503),
+                errors=(410,),
+                headers=("If-None-Match",),
             ),
             "DELETE": Operation(
                 delete_one,
@@ -109,7 +112,6 @@ RESOURCES = (
                 scope="vision:write",
                 policy="other",
                 answers={204: Answer("Nothing of it is left; the job answers 410 from now on")},
-                errors=(404, 503),
             ),
         },
     ),
@@ -121,8 +123,8 @@ RESOURCES = (
                 "Cancel what is not finished",
                 scope="vision:write",
                 policy="other",
-                answers={200: Answer("The job", JobView)},
-                errors=(404, 410, 503),
+                answers={200: Answer("The job", AnyJobView)},
+                errors=(410,),
             )
         },
     ),

@@ -55,7 +55,6 @@ RESOURCES = (
                 scope="vision:read",
                 policy="other",
                 answers={200: Answer("The models", ModelList)},
-                errors=(503,),
             )
         },
     ),

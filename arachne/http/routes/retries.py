@@ -5,17 +5,25 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from arachne.errors import Gone, OriginalsErased
+from arachne.errors import (
+    EgressBlocked,
+    Gone,
+    InvalidUrl,
+    LanguageMissing,
+    NotFinished,
+    OptionsConflict,
+    OriginalsErased,
+)
 from arachne.http import bodies
 from arachne.http.admission import check_webhook, count_images
-from arachne.http.entry import Held, Made, make_job, make_once
+from arachne.http.entry import MADE_HEADERS, MAKING, Held, Made, make_job, make_once
 from arachne.http.exchange import caller_of, exchange_of
 from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
 from arachne.jobs.idempotency import Remembered, Reservation, compute_fingerprint
 from arachne.jobs.retry import Retry, make_room, plan_retry
 from arachne.jobs.submit import NewJob
-from arachne.schemas.job import JobView
+from arachne.schemas.job import AnyJobView
 from arachne.schemas.submission import RetryRequest
 
 
@@ -87,11 +95,22 @@ RESOURCES = (
                 scope="vision:write",
                 policy="vision",
                 answers={
-                    200: Answer("The new job, finished: all its images were cached, or done within the wait", JobView),
-                    202: Answer("The new job, accepted", JobView),
+                    200: Answer(
+                        "The new job, finished: all its images were cached, or done within the wait",
+                        AnyJobView,
+                        headers=("Location", *MADE_HEADERS),
+                    ),
+                    202: Answer(
+                        "The new job, accepted",
+                        AnyJobView,
+                        headers=("Location", "Retry-After", *MADE_HEADERS),
+                    ),
                 },
                 body=RetryRequest,
-                errors=(400, 404, 409, 410, 413, 415, 422, 503),
+                errors=(409, 410),
+                raises=(*MAKING, NotFinished, OptionsConflict, LanguageMissing, InvalidUrl, EgressBlocked),
+                headers=("Idempotency-Key", "Prefer"),
+                example={"include": ["failed"]},
             )
         },
     ),

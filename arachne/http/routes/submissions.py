@@ -11,15 +11,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from arachne.bodies import StoredJson
-from arachne.errors import InvalidOptions, OriginalsErased
+from arachne.errors import (
+    DecodeFailed,
+    EgressBlocked,
+    ImageTooLarge,
+    InvalidOptions,
+    InvalidUrl,
+    LanguageMissing,
+    OptionsConflict,
+    OriginalsErased,
+    TooManyFrames,
+    TooManyImages,
+    UnsupportedImage,
+)
 from arachne.http import bodies
 from arachne.http.admission import Admitted, admit_all, look_at_images, read_terms, store
-from arachne.http.entry import Held, Made, make_job, make_once
+from arachne.http.entry import MADE_HEADERS, MAKING, Held, Made, make_job, make_once
 from arachne.http.exchange import Caller, caller_of, exchange_of
 from arachne.http.intake import FORM, Intake, read_intake
 from arachne.http.nearby import count_hits, keep_nearby, read_nearby
 from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
+from arachne.http.samples import EXAMPLE_BATCH, EXAMPLE_ONE
 from arachne.jobs.idempotency import Remembered, Reservation, compute_fingerprint
 from arachne.jobs.submit import NewJob, reserve_blobs
 from arachne.reading import needed_stages
@@ -30,6 +43,8 @@ from arachne.settings import Settings
 from arachne.spool import Spool
 
 _LISTS = ("stages", "languages")
+IMAGES = (ImageTooLarge, TooManyFrames, TooManyImages, UnsupportedImage, DecodeFailed)
+TERMS = (OptionsConflict, LanguageMissing, InvalidUrl, EgressBlocked)
 
 
 async def submit_image(request: Request, parts: Parts) -> Response:
@@ -150,8 +165,12 @@ def _operation(single: bool, body: type[BaseModel], view: type[BaseModel]) -> Op
         scope="vision:write",
         policy="vision",
         answers={
-            200: Answer("The job, finished: all images were cached, refused, or done within the wait", view),
-            202: Answer("The job, accepted", view),
+            200: Answer(
+                "The job, finished: all images were cached, refused, or done within the wait",
+                view,
+                headers=("Location", *MADE_HEADERS),
+            ),
+            202: Answer("The job, accepted", view, headers=("Location", "Retry-After", *MADE_HEADERS)),
         },
         body=body,
         query=Options if single else None,
@@ -161,7 +180,10 @@ def _operation(single: bool, body: type[BaseModel], view: type[BaseModel]) -> Op
             | {name: {"type": "string", "description": "JSON text"} for name in ("options", "webhook", "metadata")},
             "required": list(files),
         },
-        errors=(400, 409, 413, 415, 422, 503),
+        errors=(410,),
+        raises=(*MAKING, *IMAGES, *TERMS),
+        headers=("Idempotency-Key", "Prefer"),
+        example=EXAMPLE_ONE if single else EXAMPLE_BATCH,
         too_large="Send fewer images in one request.",
         max_bytes=_max_bytes,
     )

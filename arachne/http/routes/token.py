@@ -162,7 +162,7 @@ RESOURCES = (
                 answers={
                     200: Answer("The token", TokenAnswer),
                     400: Answer("The request is not as RFC 6749 wants it", TokenFault),
-                    401: Answer("The client is unknown or its secret wrong", TokenFault),
+                    401: Answer("The client is unknown or its secret wrong", TokenFault, headers=("WWW-Authenticate",)),
                 },
                 form={
                     "media_type": FORM,
@@ -174,7 +174,9 @@ RESOURCES = (
                     },
                     "required": ["grant_type"],
                 },
-                errors=(413, 429, 503),
+                errors=(413, 503),
+                counted=True,
+                example={"grant_type": "client_credentials", "client_id": "cli_…", "client_secret": "ars_…"},
                 max_bytes=lambda _settings, _media_type: MAX_BYTES,
             )
         },

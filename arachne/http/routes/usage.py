@@ -44,7 +44,7 @@ RESOURCES = (
                 policy="other",
                 answers={200: Answer("Sums of the ledger", UsageReport)},
                 query=UsageQuery,
-                errors=(409, 422, 503),
+                errors=(409,),
             )
         },
     ),
@@ -58,7 +58,7 @@ RESOURCES = (
                 policy="other",
                 answers={200: Answer("The month's ledger by kind and price, and its sum", Statement)},
                 query=StatementQuery,
-                errors=(409, 422, 503),
+                errors=(409,),
             )
         },
     ),

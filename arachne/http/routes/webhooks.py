@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from arachne.cursors import decode_cursor, encode_cursor
-from arachne.errors import InvalidOptions
+from arachne.errors import EgressBlocked, InvalidOptions, InvalidUrl
 from arachne.http import bodies
 from arachne.http.answers import to_json
 from arachne.http.exchange import caller_of
@@ -134,6 +134,23 @@ async def verify_signature(request: Request, _: Parts) -> Response:
     return to_json(VerdictView(**asdict(verdict)).model_dump(mode="json"))
 
 
+_EXAMPLES: Mapping[type[BaseModel] | None, Mapping[str, object]] = {
+    EndpointRequest: {"url": "https://example.com/hooks/arachne", "events": ["job.*"], "description": "The archive"},
+    EndpointChange: {"events": ["job.completed", "job.partial"], "description": None},
+    RotateRequest: {"grace_seconds": 3600},
+    # Source: the test vector of the Standard Webhooks specification.
+    VerifyRequest: {
+        "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "headers": {
+            "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            "webhook-timestamp": "1614265330",
+            "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+        },
+        "body": '{"test": 2432232314}',
+    },
+}
+
+
 def _operation(
     endpoint: Endpoint,
     summary: str,
@@ -144,7 +161,6 @@ def _operation(
     errors: tuple[int, ...] = (),
     max_bytes: int = bodies.MAX_SMALL_BYTES,
 ) -> Operation:
-    usual = (400, 413, 415, 422, 503) if body is not None else (503,)
     return Operation(
         endpoint,
         summary,
@@ -153,7 +169,9 @@ def _operation(
         answers=answers,
         body=body,
         query=query,
-        errors=tuple(sorted({*usual, *errors})),
+        errors=errors,
+        raises=(InvalidUrl, EgressBlocked) if body in (EndpointRequest, EndpointChange) else (),
+        example=_EXAMPLES.get(body),
         max_bytes=lambda _settings, _media_type: max_bytes,
     )
 
@@ -165,7 +183,7 @@ RESOURCES = (
             "POST": _operation(
                 create,
                 "A new webhook endpoint; its secret is shown only here",
-                {201: Answer("The endpoint", NewEndpointView)},
+                {201: Answer("The endpoint", NewEndpointView, headers=("Location",))},
                 body=EndpointRequest,
                 errors=(409,),
             ),
@@ -174,7 +192,6 @@ RESOURCES = (
                 "Webhook endpoints, oldest first",
                 {200: Answer("A page of endpoints", EndpointList)},
                 query=PageQuery,
-                errors=(400, 422),
             ),
         },
     ),
@@ -185,6 +202,7 @@ RESOURCES = (
                 show_default_secret,
                 "The secret that signs events to jobs' own URLs",
                 {200: Answer("The secret", SecretView)},
+                errors=(404,),
             )
         },
     ),
@@ -196,7 +214,7 @@ RESOURCES = (
                 "A new default secret",
                 {200: Answer("The new secret", SecretView)},
                 body=RotateRequest,
-                errors=(409,),
+                errors=(404, 409),
             )
         },
     ),
@@ -215,17 +233,14 @@ RESOURCES = (
     Resource(
         f"{PATH}/{{endpoint_id}}",
         {
-            "GET": _operation(
-                show_one, "One webhook endpoint", {200: Answer("The endpoint", EndpointView)}, errors=(404,)
-            ),
+            "GET": _operation(show_one, "One webhook endpoint", {200: Answer("The endpoint", EndpointView)}),
             "PATCH": _operation(
                 change,
                 "Change an endpoint; members that are absent stay",
                 {200: Answer("The endpoint", EndpointView)},
                 body=EndpointChange,
-                errors=(404,),
             ),
-            "DELETE": _operation(delete, "Delete an endpoint", {204: Answer("It is gone")}, errors=(404,)),
+            "DELETE": _operation(delete, "Delete an endpoint", {204: Answer("It is gone")}),
         },
     ),
     Resource(
@@ -236,7 +251,7 @@ RESOURCES = (
                 "A new secret for an endpoint",
                 {200: Answer("The new secret", SecretView)},
                 body=RotateRequest,
-                errors=(404, 409),
+                errors=(409,),
             )
         },
     ),
@@ -247,7 +262,6 @@ RESOURCES = (
                 send_test,
                 "Send `webhook.test` now",
                 {200: Answer("The attempt", AttemptView)},
-                errors=(404,),
             )
         },
     ),

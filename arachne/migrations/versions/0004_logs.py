@@ -22,6 +22,12 @@ BEGIN
     RAISE EXCEPTION 'usage_entry is append-only' USING ERRCODE = 'restrict_violation';
 END $$
 """
+KEEP_AUDIT = """
+CREATE FUNCTION keep_audit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'audit_log is append-only' USING ERRCODE = 'restrict_violation';
+END $$
+"""
 
 
 def upgrade() -> None:
@@ -45,13 +51,25 @@ def upgrade() -> None:
         "audit_log",
         sa.Column("audit_id", sa.String(), nullable=False),
         sa.Column("at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("account_id", sa.String(), nullable=True),
         sa.Column("actor", sa.String(), nullable=False),
+        sa.Column("os_user", sa.String(), nullable=True),
+        sa.Column("command", sa.String(), nullable=True),
+        sa.Column("actor_account_id", sa.String(), nullable=True),
+        sa.Column("subject", sa.String(), nullable=True),
+        sa.Column("client_id", sa.String(), nullable=True),
+        sa.Column("request_id", sa.String(), nullable=True),
         sa.Column("action", sa.String(), nullable=False),
+        sa.Column("account_id", sa.String(), nullable=True),
+        sa.Column("target", sa.String(), nullable=True),
         sa.Column("detail", postgresql.JSONB(none_as_null=True, astext_type=sa.Text()), nullable=False),
         sa.PrimaryKeyConstraint("audit_id"),
     )
     op.create_index(op.f("ix_audit_log_account_id"), "audit_log", ["account_id"], unique=False)
+    op.execute(KEEP_AUDIT)
+    op.execute(
+        "CREATE TRIGGER audit_log_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_log "
+        "FOR EACH STATEMENT EXECUTE FUNCTION keep_audit()"
+    )
     op.create_table(
         "usage_entry",
         sa.Column("entry_id", sa.String(), nullable=False),
@@ -96,3 +114,4 @@ def downgrade() -> None:
     for table in ("usage_entry", "audit_log", "api_usage_log"):
         op.drop_table(table)
     op.execute("DROP FUNCTION keep_ledger()")
+    op.execute("DROP FUNCTION keep_audit()")

@@ -66,13 +66,24 @@ class UsageEntry(SQLModel, table=True):
 
 
 class AuditLog(SQLModel, table=True):
-    """Something an operator or an account's owner changed. Append-only."""
+    """What was done, to what of whom, and by whom. Append-only, which the database sees to.
+
+    `actor` is an `operator` (`os_user` at a `command`), an `admin` (`subject`, `client_id` and `actor_account_id` of a
+    token), or the `service`, which goes on with what one of them began.
+    """
 
     __tablename__ = "audit_log"
 
     audit_id: str = Field(primary_key=True)
     at: datetime = created_now()
-    account_id: str | None = Field(default=None, index=True)
     actor: str
+    os_user: str | None = None
+    command: str | None = None
+    actor_account_id: str | None = None
+    subject: str | None = None
+    client_id: str | None = None
+    request_id: str | None = None
     action: str
+    account_id: str | None = Field(default=None, index=True)
+    target: str | None = None
     detail: dict[str, object] = Field(default_factory=dict, sa_type=Json)

@@ -1,9 +1,12 @@
 """Accounts erased: all they have is gone, whoever cuts it short, and nobody else misses anything."""
 
+from functools import partial
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from arachne.audit import OPERATOR, Actor
 from arachne.errors import Gone, NotFound
 from arachne.jobs import account_erasure
 from arachne.jobs.account_erasure import erase_account
@@ -60,15 +63,15 @@ async def test_an_account_is_erased_and_others_keep_what_they_have(queue, storag
     before = everything(queue).count(neighbour)
     erased = erase_account(queue.database, storage, queue.settings, "somebody")
     assert (erased.account_id, erased.jobs, erased.results) == (account_id, 2, 0)
-    text = everything(queue)
-    assert text.count(neighbour) == before
-    assert digest_of("mine") not in text
+    left = everything(queue)
+    assert left.count(neighbour) == before
+    assert digest_of("mine") not in left
     assert storage.read(digest_of("ours")) == b"ours"
     with pytest.raises(Gone):
         storage.read(digest_of("mine"))
     assert queue.column("SELECT account_id, subject FROM usage_entry WHERE subject = ''") == [account_id] * 2
-    assert queue.column("SELECT action FROM audit_log") == ["account.erase"]
-    assert text.count(account_id) == 3
+    assert queue.column("SELECT action FROM audit_log ORDER BY at") == ["account.erase", "account.erased"]
+    assert left.count(account_id) == 2 + 2 * 2  # in two entries of the ledger, twice in two of the record
     again = erase_account(queue.database, storage, queue.settings, account_id)
     assert (again.jobs, again.events) == (0, 0)
     with pytest.raises(NotFound):
@@ -96,7 +99,24 @@ def test_an_erasure_of_an_account_is_run_again_after_a_kill(queue, storage, monk
     erase_account(queue.database, storage, queue.settings, queue.account())
     assert queue.column("SELECT count(*) FROM api_usage_log") == [0]
     assert queue.column("SELECT count(*) FROM webhook_attempt") == [0]
-    assert queue.column("SELECT count(*) FROM audit_log") == [1]
+    assert queue.column("SELECT action FROM audit_log ORDER BY at") == ["account.erase", "account.erased"]
+
+
+def test_what_a_command_left_is_gone_on_with_once_it_has_surely_ended(queue, storage) -> None:
+    """Not while it may still run; what an administrator asked for is begun at once."""
+    finish(queue, "a")
+    go_on = partial(account_erasure.continue_account_erasures, queue.database, storage, queue.settings)
+    queue.database.run(account_erasure.close_account, queue.account(), OPERATOR)
+    assert go_on() == 0
+    other = queue.account("neighbour")
+    queue.database.run(account_erasure.close_account, other, Actor("admin"))
+    assert go_on() == 1
+    assert queue.column("SELECT account_id FROM account") == [queue.account()]
+    with queue.database.transaction() as transaction:
+        transaction.session.execute(text("SET LOCAL session_replication_role = replica"))  # the record is append-only
+        transaction.session.execute(text("UPDATE audit_log SET at = at - interval '2 hours'"))
+    assert (go_on(), go_on()) == (1, 0)
+    assert queue.column("SELECT account_id FROM account") == []
 
 
 def test_a_job_that_was_let_in_meanwhile_is_erased_too(queue, storage, monkeypatch: pytest.MonkeyPatch) -> None:

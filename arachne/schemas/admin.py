@@ -1,0 +1,194 @@
+"""What administrators ask for and are answered: accounts, clients, keys, and the record of what was done."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from arachne.schemas.job import Moment
+from arachne.schemas.plan import NewPlan
+from arachne.schemas.queries import PageQuery
+from arachne.schemas.text import Text
+from arachne.schemas.token import CLIENT_SCOPES, Scope
+
+ActorKind = Literal["operator", "admin", "service"]
+# What a token may grant: `admin` is given by operators alone, so that no token can make more of itself.
+GrantableScope = Literal["vision:read", "vision:write", "webhooks:manage", "usage:read"]
+Name = Annotated[Text, Field(min_length=1, max_length=200)]
+PlanName = Annotated[Text, Field(min_length=1, max_length=64)]
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AccountChange(_Wire):
+    """The plan an account is to have, for whatever is finished from now on."""
+
+    plan_id: PlanName
+
+
+class AccountRequest(_Wire):
+    """A new account, with one client."""
+
+    name: Name
+    plan_id: PlanName = "default"
+
+
+class ClientRequest(_Wire):
+    """A further client of an account."""
+
+    name: Name = "default"
+    scopes: Annotated[list[GrantableScope], Field(min_length=1, max_length=4)] = [*CLIENT_SCOPES]  # type: ignore[list-item]
+
+
+class SecretRequest(_Wire):
+    """For how long the old secret goes on working beside the new one, seconds."""
+
+    grace_seconds: Annotated[int, Field(ge=0, le=30 * 86_400)] = 86_400
+
+
+class RevocationRequest(_Wire):
+    """Which token: itself, or its id (`jti`) with its issuer, which is this service unless said otherwise."""
+
+    token: Annotated[Text, Field(max_length=16_384)] | None = None
+    jti: Annotated[Text, Field(min_length=1, max_length=255)] | None = None
+    issuer: Annotated[Text, Field(min_length=1, max_length=255)] | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.token is None) == (self.jti is None):
+            raise ValueError("give exactly one of token and jti")
+        return self
+
+
+class KeyRotationRequest(_Wire):
+    """Whether the tokens of the former keys are refused, as after a leak, or stay valid until they expire."""
+
+    withdraw: bool = False
+
+
+class AuditQuery(PageQuery):
+    """Which acts."""
+
+    account_id: Annotated[Text, Field(max_length=64)] | None = None
+    action: Annotated[Text, Field(max_length=64)] | None = None
+    since: AwareDatetime | None = None
+
+
+class AccountView(_Wire):
+    """An account. `erasing`: it is on its way out."""
+
+    account_id: str
+    name: str
+    plan_id: str
+    issuer: str | None
+    claim: str | None
+    created_at: Moment
+    disabled_at: Moment | None
+    erasing: bool
+
+
+class ErasingView(_Wire):
+    """An account that is closed; what it has is being erased."""
+
+    account_id: str
+    erasing: Literal[True]
+
+
+class NewAccountView(_Wire):
+    """An account just made; its client's secret is shown only now."""
+
+    account_id: str
+    client_id: str
+    client_secret: str
+
+
+class ClientView(_Wire):
+    """A client; until `old_secret_until` the secret before the present one works too."""
+
+    client_id: str
+    account_id: str
+    name: str
+    scopes: list[Scope]
+    created_at: Moment
+    disabled_at: Moment | None
+    old_secret_until: Moment | None
+
+
+class NewSecretView(_Wire):
+    """A client's new secret, shown only now, and until when the old one works."""
+
+    client_id: str
+    client_secret: str
+    old_until: Moment
+
+
+class RevokedView(_Wire):
+    """The token that is refused from now on."""
+
+    jti: str
+    issuer: str
+
+
+class KeyView(_Wire):
+    """The key that signs from now on."""
+
+    kid: str
+
+
+class ActorView(_Wire):
+    """Who it was: an operator (`os_user` at a `command`), an administrator by a token, or the service going on."""
+
+    kind: ActorKind
+    os_user: str | None
+    command: str | None
+    account_id: str | None
+    subject: str | None
+    client_id: str | None
+
+
+class ActView(_Wire):
+    """Something that was done: by whom, to what (`target`) of which account, and in which request."""
+
+    audit_id: str
+    at: Moment
+    actor: ActorView
+    action: str
+    account_id: str | None
+    target: str | None
+    request_id: str | None
+    detail: dict[str, object]
+
+
+class PlanView(NewPlan):
+    """A plan."""
+
+    created_at: Moment
+
+
+class PlanList(_Wire):
+    """Plans, by name."""
+
+    data: list[PlanView]
+    next_cursor: str | None
+
+
+class AccountList(_Wire):
+    """Accounts, oldest first."""
+
+    data: list[AccountView]
+    next_cursor: str | None
+
+
+class ClientList(_Wire):
+    """An account's clients, oldest first."""
+
+    data: list[ClientView]
+    next_cursor: str | None
+
+
+class ActList(_Wire):
+    """What was done, newest first."""
+
+    data: list[ActView]
+    next_cursor: str | None
