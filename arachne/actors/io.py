@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from time import monotonic
 
@@ -51,12 +51,8 @@ def run(settings: Settings) -> None:
         settings, storage, heartbeat, queued=waker.wake_gpu, on_commit=announcer.tell, on_failure=deliveries.stop
     )
     ticker = Ticker(Housekeeping(database, settings, storage), waker, deliveries)
-    broker = make_broker(settings)
-    declare_wake(broker, WAKE_WEBHOOKS, deliveries.wake)
-    declare_wake(broker, WAKE_FETCHES, fetches.wake)
-    declare_maintenance(broker, ticker.work)
     try:
-        with working(broker, {WEBHOOKS, FETCHES, MAINTENANCE}, timeout_ms=WORKER_TIMEOUT_MS, threads=WORKER_THREADS):
+        with listening(settings, deliveries.wake, fetches.wake, ticker.work):
             ticker.start()
             fetches.start()
             run_until_signal(deliveries.run, deliveries.stop)
@@ -67,6 +63,19 @@ def run(settings: Settings) -> None:
         announcer.close()
         waker.close()
         database.close()
+
+
+@contextmanager
+def listening(
+    settings: Settings, deliver: Callable[[], object], fetch: Callable[[], object], work: Housekeeping
+) -> Iterator[None]:
+    """Wake-ups and periodic messages from Redis are acted on meanwhile. Without Redis there are none."""
+    broker = make_broker(settings)
+    declare_wake(broker, WAKE_WEBHOOKS, deliver)
+    declare_wake(broker, WAKE_FETCHES, fetch)
+    declare_maintenance(broker, work)
+    with working(broker, {WEBHOOKS, FETCHES, MAINTENANCE}, timeout_ms=WORKER_TIMEOUT_MS, threads=WORKER_THREADS):
+        yield
 
 
 class Deliveries:

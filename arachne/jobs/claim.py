@@ -169,19 +169,9 @@ def claim(
     accounts each comes into view.
     """
     claim_id, began_s = uuid4(), perf_counter()
-    rows = transaction.session.execute(
-        _CLAIM,
-        {
-            "start": start,
-            "window": _WINDOW,
-            "limit": limit,
-            "accounts": limit + _SPARE_ACCOUNTS,
-            "but_for": list(but_for),
-            "ahead": 4 * limit + 16,
-            "claim_id": claim_id,
-            "worker_id": worker_id,
-        },
-    ).all()
+    bounds = {"window": _WINDOW, "limit": limit, "accounts": limit + _SPARE_ACCOUNTS, "ahead": 4 * limit + 16}
+    values = {"start": start, "but_for": list(but_for), "claim_id": claim_id, "worker_id": worker_id, **bounds}
+    rows = transaction.session.execute(_CLAIM, values).all()
     start = rows[0].last_account or "" if rows[0].seen == _WINDOW else ""
     if rows[0].image_id is None:
         return Claims([], 0, start)
