@@ -28,7 +28,7 @@ DELETE FROM erased_result WHERE result_id = ANY(ARRAY(
 """)
 _EXPIRED = text("""
 SELECT job_id FROM job WHERE expires_at < now() AND deleted_at IS NULL
-ORDER BY job_id LIMIT :batch
+ORDER BY expires_at LIMIT :batch
 """)
 # What clients called their images, and where those came from, is kept no longer than what was read in them.
 _STRIP = text("""
@@ -39,7 +39,7 @@ _ENTOMB = text("UPDATE job SET deleted_at = now() WHERE job_id = ANY(:job_ids)")
 _BURIED = text("""
 SELECT job_id FROM job
 WHERE expires_at IS NOT NULL AND NOT erasing AND deleted_at < now() - make_interval(secs => :tombstone_s)
-ORDER BY job_id LIMIT :batch
+ORDER BY deleted_at LIMIT :batch
 """)
 _DROP_IMAGES = text("DELETE FROM image WHERE job_id = ANY(:job_ids)")
 _DROP_JOBS = text("DELETE FROM job WHERE job_id = ANY(:job_ids)")
