@@ -1,20 +1,19 @@
 """From what came in to what may come in: terms validated, images within the limits, counted and stored."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import anyio.to_thread
 from starlette.requests import Request
 
 from arachne.database import Transaction
-from arachne.errors import FieldError, ImageError, InvalidOptions, TooManyImages, Unavailable
+from arachne.errors import FieldError, ImageError, InvalidOptions, TooManyImages
 from arachne.http import bodies
 from arachne.http.exchange import Caller
 from arachne.http.intake import Arrival, Intake, inspect
 from arachne.http.parts import Parts
 from arachne.http.throttle import most_at_once, throttle
+from arachne.http.turn import turn
 from arachne.images import admit
 from arachne.jobs.publications import Published, published
 from arachne.jobs.submit import NewImage, NewWebhook, check_room_for, reserve_blobs
@@ -28,7 +27,7 @@ from arachne.schemas.text import is_storable
 from arachne.settings import Settings
 from arachne.webhooks.events import check_filters
 
-STORE_WAIT_S = 60.0
+STORE_WAIT_S = 60.0  # for a turn at the store, which may have stopped answering
 
 
 @dataclass(frozen=True)
@@ -95,27 +94,9 @@ async def store(parts: Parts, arrivals: Sequence[Arrival], known: set[str]) -> N
     for digest, arrival in missing.items():
         if digest in known and await parts.storage.has_async(digest):
             continue
-        async with _turn(parts):
+        async with turn(parts.storing, STORE_WAIT_S, "The object store is slow just now; try again in a moment."):
             data = await anyio.to_thread.run_sync(arrival.read)
             await parts.storage.write_async(digest, data)
-
-
-@asynccontextmanager
-async def _turn(parts: Parts) -> AsyncIterator[None]:
-    """A turn at the store, which takes a few images at a time.
-
-    Raises:
-        Unavailable: those before us take too long, as where the store has stopped answering.
-    """
-    try:
-        async with asyncio.timeout(STORE_WAIT_S):
-            await parts.storing.acquire()
-    except TimeoutError as error:
-        raise Unavailable("The object store is slow just now; try again in a moment.", retry_after_s=5) from error
-    try:
-        yield
-    finally:
-        parts.storing.release()
 
 
 def _admit(arrival: Arrival, options: Options, settings: Settings) -> None:

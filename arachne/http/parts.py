@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from anyio import CapacityLimiter
 from starlette.requests import HTTPConnection
 
 from arachne.actors.render_pool import RenderPool
@@ -58,7 +57,7 @@ class Parts:
     readiness: ReadinessProbe
     records: Database
     """The database for threads: of those that erase, and of the one that watches for erasures."""
-    erasing: CapacityLimiter
+    erasing: asyncio.Semaphore
 
 
 @asynccontextmanager
@@ -128,7 +127,7 @@ def _open(settings: Settings, storage: Storage) -> Parts:
         renderer=RenderPool(settings),
         readiness=ReadinessProbe(settings, database, storage, cache),
         records=Database(settings.database_url, pool_size=ERASING + 1, on_commit=announcer.tell),
-        erasing=CapacityLimiter(ERASING),
+        erasing=asyncio.Semaphore(ERASING),
     )
 
 

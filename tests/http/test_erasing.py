@@ -9,7 +9,10 @@ import httpx
 import pytest
 
 from arachne.cache.erased import ErasureWatch
+from arachne.http.parts import ERASING
+from arachne.http.routes import jobs
 from arachne.jobs.account_erasure import erase_account
+from arachne.jobs.erasure import continue_erasures
 from arachne.storage import open_storage
 from tests.http.conftest import Service
 from tests.http.pictures import png
@@ -101,6 +104,24 @@ async def test_a_running_job_is_cancelled_first(service: Service) -> None:
         await worker.finish(image)
     assert await worker.claim() == []
     assert [await service.count(table) for table in ("image", "image_result", "blob", "usage_entry")] == [0, 0, 0, 0]
+
+
+async def test_erasing_that_waits_too_long_is_done_later(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a store that hangs keeps others busy, clients are told so; the job is out of sight all the same."""
+    monkeypatch.setattr(jobs, "ERASE_WAIT_S", 0.05)
+    job_id, parts = await read_one(service), service.app.starlette.state.parts
+    for _ in range(ERASING):
+        await parts.erasing.acquire()
+    late = await call(service, "DELETE", job_id)
+    assert (late.status_code, late.json()["code"]) == (503, "unavailable")
+    assert int(late.headers["retry-after"]) >= 1
+    assert (await call(service, "GET", job_id)).status_code == 410
+    for _ in range(ERASING):
+        parts.erasing.release()
+    await asyncio.to_thread(continue_erasures, parts.records, parts.storage, parts.settings)
+    assert [await service.count(table) for table in ("image", "image_result", "blob")] == [0, 0, 0]
+    monkeypatch.setattr(jobs, "ERASE_WAIT_S", 60.0)
+    assert (await call(service, "DELETE", job_id)).status_code == 204
 
 
 async def test_a_key_of_an_erased_job_says_that_it_is_gone(service: Service) -> None:

@@ -11,6 +11,7 @@ from arachne.http.answers import answer_poll, to_json, to_spliced_json
 from arachne.http.exchange import caller_of
 from arachne.http.operations import Answer, Operation, Resource
 from arachne.http.parts import Parts
+from arachne.http.turn import turn
 from arachne.http.waiting import MAX_WAIT_S
 from arachne.jobs.cancel import cancel
 from arachne.jobs.erasure import erase_job, request_erasure
@@ -18,6 +19,8 @@ from arachne.jobs.views import find_job, list_jobs, show_job
 from arachne.schemas.job import AnyJobView
 from arachne.schemas.listing import JobList
 from arachne.schemas.queries import JobQuery, JobsQuery
+
+ERASE_WAIT_S = 30.0  # while others erase; the store may have stopped answering
 
 
 async def show_jobs(request: Request, parts: Parts) -> Response:
@@ -61,9 +64,8 @@ async def delete_one(request: Request, parts: Parts) -> Response:
     """Nothing; the job and all that came of it are gone."""
     account_id, job_id = caller_of(request).account_id, request.path_params["job_id"]
     await parts.database.run(request_erasure, account_id, job_id)
-    await anyio.to_thread.run_sync(
-        erase_job, parts.records, parts.storage, parts.settings, job_id, limiter=parts.erasing
-    )
+    async with turn(parts.erasing, ERASE_WAIT_S, "The job is out of sight; erasing it comes later and by itself."):
+        await anyio.to_thread.run_sync(erase_job, parts.records, parts.storage, parts.settings, job_id)
     return Response(status_code=204)
 
 
