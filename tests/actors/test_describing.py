@@ -10,9 +10,12 @@ from random import Random
 import pytest
 import service_harness
 import stage_faults
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from arachne import tracing
 from arachne.actors.batcher import Policy
 from arachne.actors.describing import Describing
+from arachne.metrics import REGISTRY
 from arachne.schemas.result import Result
 from arachne.vlm import Breaker, Retry
 from tests.actors.gate_bench import question
@@ -63,6 +66,33 @@ def results(service: service_harness.Service, job_id: str) -> list[Result]:
     with service.database.transaction() as transaction:
         bodies = [load_body(transaction, image.result_id) for image in service.images(job_id)]
     return [Result.model_validate_json(body) for body in bodies]
+
+
+def test_what_is_done_for_a_job_is_one_trace_and_counted(serve) -> None:
+    """Claim, stages, description and finish continue the request that made the job, by the image's ids."""
+    trace, root = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    asked = REGISTRY.get_sample_value("arachne_vlm_requests_total", {"outcome": "answered"}) or 0
+    described = REGISTRY.get_sample_value("arachne_stage_seconds_count", {"stage": "describe"}) or 0
+    service, exporter = serve(), InMemorySpanExporter()
+    job_id = service.submit(picture(1), picture(2))
+    service.scalar(f"UPDATE job SET traceparent = '00-{trace}-{root}-01', request_id = 'req_1'")
+    with tracing.exporting(exporter, "worker gpu"), service.dispatcher(stage_faults.read_to_describe):
+        service.await_finished(job_id)
+    for image in service.images(job_id):
+        spans = {
+            span.name: span
+            for span in exporter.get_finished_spans()
+            if span.attributes["arachne.image_id"] == image.image_id
+        }
+        assert set(spans) == {"claim", "stages", "describe", "finish"}
+        for span in spans.values():
+            assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}") == (trace, root)
+            assert (span.attributes["arachne.job_id"], span.attributes["arachne.request_id"]) == (job_id, "req_1")
+        assert spans["finish"].attributes["arachne.describe_s"] > 0
+        assert spans["stages"].end_time <= spans["describe"].end_time <= spans["finish"].end_time
+    assert REGISTRY.get_sample_value("arachne_vlm_requests_total", {"outcome": "answered"}) == asked + 2
+    assert REGISTRY.get_sample_value("arachne_stage_seconds_count", {"stage": "describe"}) == described + 2
+    assert REGISTRY.get_sample_value("arachne_vlm_in_flight") == 0
 
 
 def test_images_are_described(serve, server) -> None:

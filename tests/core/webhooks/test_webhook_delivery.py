@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from standardwebhooks import Webhook
 
+from arachne import tracing
 from arachne.database import AsyncDatabase
+from arachne.metrics import REGISTRY
 from arachne.schemas.webhook import EndpointChange
 from arachne.secretbox import SecretBox
 from arachne.webhooks.delivery import DeliveryEngine
@@ -36,6 +39,37 @@ async def test_an_event_arrives_signed_as_the_public_library_expects(
     assert [image["result"]["text"] for image in data["images"]] == ["page 0", "page 1"]
     assert data["job_url"] == f"https://a.example/api/extract/image-jobs/{job.job_id}"
     assert await engine.deliver_due() == 0
+
+
+async def test_a_delivery_names_its_request_in_log_span_and_count_but_not_to_the_receiver(
+    world: "World", engine: DeliveryEngine, receivers: "Receivers", caplog: pytest.LogCaptureFixture
+) -> None:
+    """Job, request, message and endpoint; what the receiver gets has no further header."""
+    receiver = await receivers.flaky_receiver(500)
+    endpoint = world.endpoint(receiver.url("/hook?token=hidden"))
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    job = world.finish_job(request_id="req_1", traceparent=f"00-{trace}-b7ad6b7169203331-01")
+    exporter, outcomes = InMemorySpanExporter(), ("http", "succeeded")
+    before = [REGISTRY.get_sample_value("arachne_deliveries_total", {"outcome": one}) or 0 for one in outcomes]
+    with tracing.exporting(exporter, "worker io"), caplog.at_level("INFO", "arachne.webhooks.delivery"):
+        for _ in outcomes:
+            await engine.deliver_due()
+            world.make_due()
+    ids = {
+        "request_id": "req_1", "job_id": job.job_id, "endpoint_id": endpoint.endpoint_id,
+        "message_id": receiver.received[0].message_id,
+    }  # fmt: skip
+    for span, failure in zip(exporter.get_finished_spans(), ("http", None), strict=True):
+        assert f"{span.context.trace_id:032x}" == trace
+        told = {name.removeprefix("arachne."): value for name, value in span.attributes.items()}
+        assert ids.items() <= told.items()
+        assert told.get("failure") == failure
+        assert "hidden" not in span.to_json()
+    assert [record.getMessage() for record in caplog.records] == ["webhook not taken", "webhook sent"]
+    assert [REGISTRY.get_sample_value("arachne_deliveries_total", {"outcome": outcome}) for outcome in outcomes] == [
+        number + 1 for number in before
+    ]
+    assert not {"traceparent", "tracestate", "x-request-id"} & {name.lower() for name in receiver.received[0].headers}
 
 
 async def test_attempts_repeat_the_same_bytes(world: "World", engine: DeliveryEngine, receivers: "Receivers") -> None:
