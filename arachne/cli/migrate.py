@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from arachne import logs
 from arachne.cli.options import DataDir, load
 from arachne.cli.output import say
 from arachne.errors import ArachneError
@@ -24,7 +23,7 @@ def migrate(
     data_dir: DataDir = None,
 ) -> None:
     """Bring the database's schema to the newest revision, or to another one."""
-    from arachne import migrations
+    from arachne import logs, migrations
     from arachne.database import unavailable_when_down
     from arachne.embedded.instance import attach
 

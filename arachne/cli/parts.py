@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arachne import logs
 from arachne.cli.options import DataDir, load
 from arachne.settings import Settings
 
@@ -30,6 +29,7 @@ def register(app: typer.Typer) -> None:
 @contextmanager
 def _observed(settings: Settings, part: str) -> Iterator[Settings]:
     """The settings in force, for a part whose log, metrics and spans go where they say until the block ends."""
+    from arachne import logs
     from arachne.embedded.instance import attach
     from arachne.exposition import OFFSETS, Disk, exposed
     from arachne.tracing import traced

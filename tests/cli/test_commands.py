@@ -1,18 +1,24 @@
 """The command line: data alone on stdout, reasons on stderr, and exit codes that mean something."""
 
+import io
 import json
 import socket
 from collections.abc import Callable
+from functools import partial
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import redis
 
 from arachne import __version__, formats, logs
+from arachne.cli import house
 from arachne.cli.checks import examine
 from arachne.embedded import datadir
 from arachne.embedded.instance import Instance, announce, attach
+from arachne.embedded.journal import Echo
 from arachne.errors import SetupError
 from arachne.settings import Settings
 
@@ -187,3 +193,21 @@ def test_logs_hold_no_credentials(secret: str) -> None:
         assert part not in blotted
     assert blotted.startswith("before ")
     assert blotted.endswith(" after")
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "chosen", "told"), [(True, "auto", "text"), (False, "auto", None), (True, "json", None)]
+)
+def test_parts_log_for_people_where_their_lines_are_shown_to_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool, chosen: str, told: str | None
+) -> None:
+    """`arachne up` on a terminal has its parts write text, unless the setting says otherwise."""
+    monkeypatch.delenv("ARACHNE_LOG_FORMAT", raising=False)
+    monkeypatch.setattr(house, "sys", SimpleNamespace(executable="python", stderr=Mock(isatty=lambda: is_terminal)))
+    (tmp_path / "logs").mkdir()
+    settings = Settings(_env_file=None, data_dir=tmp_path, log_format=chosen, database_url="x", redis_url="x")
+    for part in house._plan_parts(settings, Echo(io.StringIO())):
+        assert isinstance(part.start, partial)
+        assert part.journal is not None
+        part.journal.close()
+        assert part.start.keywords["env"].get("ARACHNE_LOG_FORMAT") == told

@@ -149,3 +149,10 @@ def test_processes_that_work_on_images_name_exceptions_alone() -> None:
     assert record["exception"].endswith("KeyError")
     assert 'File "<string>", line 3' in record["exception"]
     assert "a word" not in done.stderr
+
+
+def test_the_command_line_answers_without_loading_the_log() -> None:
+    """`arachne --help` is for people who wait."""
+    script = "import sys, arachne.cli; print(sorted({'structlog', 'prometheus_client'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
