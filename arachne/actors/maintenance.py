@@ -32,6 +32,7 @@ MAX_BATCHES = 1000  # of one step in one run
 # Days of the week would be written 1-7: periodiq never fires for 0, `sun` and @weekly.
 SCHEDULE = {
     "reconcile": "* * * * *",
+    "erase": "* * * * *",
     "partitions": "7 * * * *",
     "forget": "17 * * * *",
     "retain": "27 * * * *",
@@ -50,6 +51,9 @@ class Housekeeping:
         """Pick up what is left lying."""
         reconcile(self.database, self.settings)
         continue_erasures(self.database, self.storage, self.settings)
+
+    def erase(self) -> None:
+        """Erase accounts of which administrators asked it; apart, since it may take many minutes."""
         continue_account_erasures(self.database, self.storage, self.settings)
 
     def partitions(self) -> None:
