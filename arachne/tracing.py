@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
+from threading import Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -19,6 +20,7 @@ from arachne.errors import SetupError
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span as OtelSpan
     from opentelemetry.trace import Tracer
@@ -27,6 +29,7 @@ log = logging.getLogger(__name__)
 Kind = Literal["internal", "server", "client"]
 Value = str | int | float | bool | None
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+LAST_S = 2.0  # for the last spans of a process that ends
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 
 
@@ -53,6 +56,7 @@ class Span:
 _NONE = Span()
 _ambient: ContextVar[str | None] = ContextVar("arachne_traceparent", default=None)
 _tracers: "list[Tracer]" = []
+_providers: "list[TracerProvider]" = []
 
 
 def accept(traceparent: str | None) -> str | None:
@@ -91,11 +95,25 @@ def exporting(exporter: "SpanExporter", part: str) -> Iterator[None]:
     provider = TracerProvider(resource=Resource.create({"service.name": name}), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     _tracers.append(provider.get_tracer("arachne"))
+    _providers.append(provider)
     try:
         yield
     finally:
         _tracers.pop()
-        provider.shutdown()
+        _at_most(LAST_S, _providers.pop().shutdown)
+
+
+def flush() -> None:
+    """Nothing; spans that ended are sent by now, unless that takes too long. For processes that end by a signal."""
+    for provider in _providers:
+        _at_most(LAST_S, provider.force_flush)
+
+
+def _at_most(timeout_s: float, work: Callable[[], object]) -> None:
+    """`work` is done, or goes on behind us: a collector that hangs must not keep a process from ending."""
+    thread = Thread(target=work, name="arachne-spans", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
 
 
 @contextmanager

@@ -1,12 +1,15 @@
 """The API process: uvicorn around the application, without an access log (that is the usage log's part)."""
 
+import asyncio
 import ctypes
 import logging
 import resource
+from socket import socket
 from types import FrameType
 
 import uvicorn
 
+from arachne import tracing
 from arachne.http.app import App, create_app
 from arachne.http.protocol import SPARE_CONNECTIONS, bounded_protocol
 from arachne.http.security import common_headers
@@ -67,6 +70,11 @@ class DrainingServer(uvicorn.Server):
         """Stop after the requests under way."""
         self._app.drain()
         super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        """Finish the requests under way; uvicorn ends the process by the signal itself, so this is the last chance."""
+        await super().shutdown(sockets)
+        await asyncio.to_thread(tracing.flush)
 
 
 def configure(app: App, settings: Settings) -> uvicorn.Config:

@@ -4,9 +4,11 @@ import http.server
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
@@ -66,6 +68,27 @@ def test_what_exceptions_say_is_not_told(exporter: InMemorySpanExporter) -> None
     (span,) = exporter.get_finished_spans()
     assert span.status.status_code is StatusCode.ERROR
     assert "a word" not in span.to_json()
+
+
+def test_a_collector_that_hangs_keeps_no_process_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its spans are given up."""
+    monkeypatch.setattr(tracing, "LAST_S", 0.05)
+    asked, answers = threading.Event(), threading.Event()
+
+    class Hanging(InMemorySpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            asked.set()
+            answers.wait()
+            return super().export(spans)
+
+    exporter = Hanging()
+    with tracing.exporting(exporter, "api"):
+        with tracing.span("x"):
+            pass
+        tracing.flush()
+    assert asked.wait(20)
+    assert exporter.get_finished_spans() == ()
+    answers.set()
 
 
 def test_without_an_endpoint_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

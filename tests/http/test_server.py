@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from arachne import tracing
 from arachne.database import AsyncDatabase
 from arachne.http.app import create_app
 from arachne.http.server import DrainingServer, configure
@@ -164,3 +166,16 @@ async def test_stopping_does_not_wait_for_long_polls(settings: Settings, async_d
         began = loop.time()
     assert loop.time() - began < 10
     assert status(await waiting) == 202
+
+
+async def test_the_last_spans_are_sent_before_the_process_ends(
+    settings: Settings, async_database: AsyncDatabase
+) -> None:
+    """Uvicorn ends it by the signal it got, after which nothing of ours runs."""
+    exporter = InMemorySpanExporter()
+    with tracing.exporting(exporter, "api"):
+        async with serve(settings, async_database) as running:
+            answer = await running.exchange(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert status(answer) == 200
+        sent = exporter.get_finished_spans()
+    assert [span.name for span in sent] == ["request"]
