@@ -1,20 +1,25 @@
-"""What operators see of the whole product: logs that name requests and hold no secrets, and metrics that add up."""
+"""What operators see of the whole product: logs without secrets, traces over all processes, metrics that add up."""
 
+import gzip
 import json
 import os
 import secrets
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.acceptance.conftest import Client, Product, new_client_of, running_product
@@ -42,12 +47,66 @@ def base_port() -> int:
     return free_base()
 
 
+class Collector:
+    """Takes spans over OTLP, on loopback."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[str, Span]] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def of(self, trace_id: str) -> dict[str, str]:
+        """The service that made each span of a trace, by the span's name."""
+        return {span.name: service for service, span in list(self.spans) if span.trace_id.hex() == trace_id}
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        spans = self.spans
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
+                for told in ExportTraceServiceRequest.FromString(body).resource_spans:
+                    names = [one.value.string_value for one in told.resource.attributes if one.key == "service.name"]
+                    spans.extend((names[0], span) for scope in told.scope_spans for span in scope.spans)
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        return Handler
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Collector]:
+    """Where spans go."""
+    with Collector() as running:
+        yield running
+
+
 @pytest.fixture(scope="module")
 def watched(
-    tmp_path_factory: pytest.TempPathFactory, receiver: Receiver, picture_host: PictureHost, base_port: int
+    tmp_path_factory: pytest.TempPathFactory,
+    receiver: Receiver,
+    picture_host: PictureHost,
+    base_port: int,
+    collector: Collector,
 ) -> Iterator[Product]:
-    """A product that logs all there is, and whose metrics have ports of their own."""
+    """A product that logs all there is, is traced, and whose metrics have ports of their own."""
     settings = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_BSP_SCHEDULE_DELAY": "200",
         "ARACHNE_LOG_LEVEL": "DEBUG",
         "ARACHNE_METRICS_PORT": str(base_port),
         "ARACHNE_WEBHOOK_EGRESS_ALLOW": json.dumps([f"127.0.0.1:{receiver.port}"]),
@@ -171,6 +230,24 @@ def assert_thread(product: Product, job_id: str, message_id: str) -> None:
     assert all(
         {"timestamp", "level", "logger", "event"} <= one.keys() for part in PARTS for one in records(product, part)
     )
+
+
+def test_a_trace_leads_from_the_callers_request_over_all_processes(
+    watched: Product, receiver: Receiver, images: Path, collector: Collector
+) -> None:
+    """Each part's spans are in the trace that the caller began, under its service's name."""
+    trace_id = secrets.token_hex(16)
+    with new_client_of(watched) as client:
+        client.api.post("/api/webhooks", json={"url": receiver.url("traced"), "events": ["job.completed"]})
+        headers = {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01", "Prefer": "wait=60"}
+        answer = client.api.post(ONE, files={"file": distinct(screenshots(images)[0], 9201)}, headers=headers)
+        assert answer.json()["status"] == "completed", answer.text
+        receiver.next("traced")
+    expected = {
+        "request": "arachne-api", "claim": "arachne-worker-gpu", "stages": "arachne-worker-gpu",
+        "finish": "arachne-worker-gpu", "delivery": "arachne-worker-io",
+    }  # fmt: skip
+    eventually(lambda: collector.of(trace_id) == expected)
 
 
 def test_metrics_add_up_over_all_processes(watched: Product, receiver: Receiver, images: Path, base_port: int) -> None:
