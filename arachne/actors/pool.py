@@ -16,6 +16,7 @@ from pebble import ProcessExpired, ProcessPool
 from arachne import logs, tracing
 from arachne.actors import memory_files
 from arachne.actors.stage_process import Done, Read, Task, prepare, run
+from arachne.actors.steady_pool import SteadyPool
 from arachne.actors.wear import Wear
 from arachne.errors import ImageError, OutOfMemory, SetupError, TimedOut, WorkerCrashed
 from arachne.pipeline import ReadRequest
@@ -127,7 +128,7 @@ class StagePool:
         return self._pool
 
     def _start(self) -> ProcessPool:
-        pool = ProcessPool(
+        pool = SteadyPool(
             max_workers=self._settings.cpu_workers,
             max_tasks=Wear(self._settings.stage_images, self._settings.stage_recycle_bytes),
             initializer=prepare,

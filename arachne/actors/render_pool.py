@@ -17,6 +17,7 @@ from pebble import ProcessExpired, ProcessPool
 from arachne import formats, logs
 from arachne.actors import memory_files
 from arachne.actors.confinement import confine
+from arachne.actors.steady_pool import SteadyPool
 from arachne.errors import ArachneError, OutOfMemory, ReadFailed, TimedOut, Unavailable, WorkerCrashed
 from arachne.formats import RenderRequest
 from arachne.settings import Settings
@@ -88,7 +89,7 @@ class RenderPool:
                 self._pool.join()
                 self._pool = None
             if self._pool is None:
-                self._pool = ProcessPool(
+                self._pool = SteadyPool(
                     max_workers=self._workers,
                     max_tasks=_RENEWED_AFTER,
                     initializer=_prepare,

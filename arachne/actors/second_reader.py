@@ -19,6 +19,7 @@ from pebble import ProcessExpired, ProcessPool
 from arachne import logs
 from arachne.actors.confinement import return_free_memory
 from arachne.actors.stage_process import prepare
+from arachne.actors.steady_pool import SteadyPool
 from arachne.stages.arrays import Box, Gray
 from arachne.stages.rapid import SecondReader, SecondReaderLost, SeenLine, look
 
@@ -112,7 +113,7 @@ class SecondReaderPool:
         self._pool = self._start()
 
     def _start(self) -> ProcessPool:
-        pool = ProcessPool(
+        pool = SteadyPool(
             max_workers=1,
             max_tasks=MAX_LOOKS,
             initializer=prepare,
