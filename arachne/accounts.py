@@ -78,8 +78,7 @@ def create_client(
         RequestError: the name is empty, too long or has control characters.
     """
     _check_name(name)
-    account = find_account(session, account_name)
-    session.refresh(account, with_for_update={"key_share": True})
+    account = _lock_account(session, account_name)
     _require_kept(session, account)
     client, secret = _new_client(account.account_id, name, scopes)
     session.add(client)
@@ -144,7 +143,7 @@ def disable_account(session: Session, name: str, *, enable: bool = False) -> Acc
         NotFound: there is no such account.
         Conflict: it is to be let in again, and is being erased.
     """
-    account = find_account(session, name)
+    account = _lock_account(session, name)
     if enable:
         _require_kept(session, account)
     account.disabled_at = None if enable else account.disabled_at or datetime.now(UTC)
@@ -223,6 +222,15 @@ def _new_client(account_id: str, name: str, scopes: Sequence[Scope]) -> tuple[Ap
         client_id=new_id("cli"), account_id=account_id, name=name, scopes=list(scopes), secret_hash=digest
     )
     return client, secret
+
+
+def _lock_account(session: Session, name: str) -> Account:
+    """The account of that name or id, as it is until the transaction ends: nobody begins to erase it meanwhile."""
+    account_id = find_account(session, name).account_id
+    account = session.get(Account, account_id, with_for_update={"key_share": True}, populate_existing=True)
+    if account is None:
+        raise NotFound(f"There is no account {name!r} any more.")
+    return account
 
 
 def _lock_client(session: Session, client_id: str) -> ApiClient:

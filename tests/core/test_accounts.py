@@ -1,12 +1,16 @@
 """Accounts and clients: secrets are shown once, kept as hashes, and rotated with an overlap."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from sqlalchemy import text
 from sqlmodel import col, select
 
 from arachne import accounts
+from arachne.audit import OPERATOR
 from arachne.database import Database
 from arachne.errors import Conflict, NotFound, RequestError
+from arachne.jobs.account_erasure import close_account
 from arachne.schemas.tables import ApiClient, AuditLog
 
 
@@ -79,6 +83,22 @@ def test_a_disabled_client_gets_no_token_until_it_is_enabled(database: Database)
     assert database.run(lambda tx: accounts.find_client(tx.session, made.client_id)) is None
     database.run(lambda tx: accounts.disable_client(tx.session, made.client_id, enable=True))
     assert database.run(lambda tx: accounts.find_client(tx.session, made.client_id)) is not None
+
+
+def test_who_is_let_in_again_is_not_being_erased_meanwhile(database: Database) -> None:
+    """An erasure that has begun and is not on record for others yet is waited for."""
+    database.run(lambda tx: accounts.create_account(tx.session, "acme"))
+    waits = text("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND :pid = ANY(pg_blocking_pids(pid)))")
+    with ThreadPoolExecutor(1) as beside:
+        with database.transaction() as transaction:
+            close_account(transaction, "acme", OPERATOR)
+            pid = {"pid": transaction.session.scalar(text("SELECT pg_backend_pid()"))}
+            enabling = beside.submit(database.run, lambda tx: accounts.disable_account(tx.session, "acme", enable=True))
+            while not enabling.done() and not database.run(lambda tx: tx.session.scalar(waits, pid)):
+                pass
+        with pytest.raises(Conflict, match="being erased"):
+            enabling.result()
+    assert database.run(lambda tx: accounts.find_account(tx.session, "acme")).disabled_at is not None
 
 
 def test_unknown_names_and_clients_are_not_found(database: Database) -> None:
