@@ -123,6 +123,21 @@ async def test_guessing_is_limited_per_address(service: Service) -> None:
     assert statuses == [401] * 60 + [429]
 
 
+async def test_one_host_is_one_address_however_many_of_ipv6_it_has(service: Service) -> None:
+    """A host may have all of a /64; IPv4 addresses written as IPv6 ones stay apart."""
+
+    async def asked(address: str) -> int:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(service.app, client=(address, 1)), base_url=BASE_URL
+        ) as client:
+            return (await client.post(URL, data={})).status_code
+
+    assert [await asked(f"2001:db8:0:1:{number:x}::1") for number in range(61)] == [400] * 60 + [429]
+    assert await asked("2001:db8:0:1:ffff::2") == 429
+    assert await asked("2001:db8:0:2::1") == 400
+    assert [await asked(f"::ffff:192.0.2.{number}") for number in range(61)] == [400] * 61
+
+
 async def test_no_more_secrets_are_verified_at_once_than_may_wait(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

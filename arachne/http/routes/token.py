@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections import Counter
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from urllib.parse import parse_qsl, unquote_plus
 
 import anyio.to_thread
@@ -42,8 +43,7 @@ MAX_WAITING = 64
 async def give_token(request: Request, parts: Parts) -> Response:
     """The token, or why there is none in RFC 6749's form."""
     try:
-        address = request.client.host if request.client else "unknown"
-        await _throttle(request, parts, "token_address", address)
+        await _throttle(request, parts, "token_address", _source(request))
         issued = await _give(request, parts, await _read_form(request))
     except (RateLimited, Unavailable):  # problems as everywhere, which no OAuth client may take for a token
         exchange_of(request.scope).extra["error"] = "temporarily_unavailable"
@@ -140,6 +140,18 @@ def _basic(header: str) -> tuple[str, str]:
 
 def _wrong_client() -> InvalidClientError:
     return InvalidClientError("The client is unknown, disabled, or its secret is wrong.", status_code=401)
+
+
+def _source(request: Request) -> str:
+    """The address asked from; of IPv6 the network of 64 bits, since one host may have all of its addresses."""
+    host = request.client.host if request.client else "unknown"
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return str(IPv6Network((int(address) >> 64 << 64, 64)))
+    return host
 
 
 async def _throttle(request: Request, parts: Parts, name: str, identity: str) -> None:
