@@ -3,7 +3,9 @@
 import re
 from typing import NamedTuple
 
-_RATE = re.compile(r"(?P<amount>[1-9]\d{0,8})/(?:(?P<multiples>[1-9]\d{0,4}) ?)?(?P<unit>second|minute|hour|day)s?")
+_RATE = re.compile(
+    r"(?P<amount>[1-9]\d{0,8})/(?:(?P<multiples>[1-9]\d{0,4}) ?)?(?P<unit>second|minute|hour|day)s?", re.ASCII
+)
 _UNIT_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 
 

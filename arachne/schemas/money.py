@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 DECIMALS = 6  # of prices and of the ledger's amounts
+MAX_PRICE = 1_000_000  # so that no image of many frames costs more than an amount's eighteen digits hold
 # Source: ISO 4217, list one; all others have two decimals.
 _COINS = {
     **dict.fromkeys(("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI"), 0),
@@ -39,7 +40,7 @@ Money = Annotated[Decimal, PlainSerializer(lambda amount: f"{amount:.6f}", retur
 Price = Annotated[
     Decimal,
     BeforeValidator(_no_float),
-    Field(ge=0, max_digits=18, decimal_places=DECIMALS),
+    Field(ge=0, le=MAX_PRICE, max_digits=18, decimal_places=DECIMALS),
     AfterValidator(_positive_zero),
     PlainSerializer(lambda amount: f"{amount:.6f}", return_type=str, when_used="json"),
 ]

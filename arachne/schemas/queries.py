@@ -11,7 +11,7 @@ from arachne.schemas.usage import Grouping
 from arachne.schemas.webhook import DeliveryStatus
 
 FIRST_DAY = date(2000, 1, 1)
-MONTH = r"^2\d{3}-(0[1-9]|1[0-2])$"
+MONTH = r"^2[0-9]{3}-(0[1-9]|1[0-2])$"
 Cursor = Annotated[str, Field(max_length=200)]
 Limit = Annotated[int, DIGITS, Field(ge=1, le=200)]
 

@@ -95,6 +95,13 @@ def test_rates(text: str, window: tuple[int, int]) -> None:
     assert parse_rate(text) == window
 
 
+@pytest.mark.parametrize("text", ["", "often", "0/minute", "2٠/minute", "20/fortnight", "20 / minute", "-1/second"])
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    """Other alphabets' digits too: nobody would see what they limit."""
+    with pytest.raises(ValueError, match="no rate"):
+        parse_rate(text)
+
+
 def test_the_readme_lists_every_setting() -> None:
     """The table in the README is the one made from the code."""
     script = ROOT / "scripts" / "settings_table"

@@ -25,6 +25,7 @@ def new(plan_id: str = "gold", **terms: object) -> NewPlan:
         {"price_image": "NaN"},
         {"price_image": "0.0000001"},
         {"price_image": "1e13"},
+        {"price_vlm": "1000000.000001"},
         {"currency": "eur"},
         {"monthly_images": -1},
         {"rates": {"vision": "often"}},
