@@ -19,11 +19,11 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 LogFormat = Literal["auto", "json", "text"]
 
 _CREDENTIALS = re.compile(
-    r"(?P<bearer>(?:Bearer|Basic)\s+)[\w.~+/=-]+"
+    r"(?P<bearer>\b(?i:bearer|basic)\s+)[\w.~+/=-]{8,}"
     r"|eyJ[\w-]{8,}\.[\w-]+\.[\w-]*"  # a JWT
     r"|ars_[\w-]{16,}"  # a client secret
     r"|wh(?:sec|sk)_[\w+/=-]{8,}"
-    r"|(?P<url>://[^\s/:@]*:)[^\s/@]+(?=@)"  # a password in a URL
+    r"|(?P<url>://[^\s/:@]*:)[^\s/]+(?=@)"  # a password in a URL
     r"|(?P<query>://[^\s?\"'<>]+\?)[^\s\"'<>]+"
     r"|(?P<input>\binput_value=).*(?=, input_type=)"  # pydantic quotes what it refuses
 )

@@ -121,6 +121,18 @@ def test_queries_and_credentials_are_blotted_wherever_they_are(said: Said) -> No
     assert "ValueError" in str(records[1]["exception"])
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "authorization: bearer {}", "BASIC {}", "redis://:{}@host/0", "postgresql://name:p@{}@host/x", "ars_{}",
+        "whsec_{}", "eyJhbGciOiJ.{}.{}",
+    ],
+)  # fmt: skip
+def test_credentials_are_known_by_their_form(form: str) -> None:
+    """In whatever case a scheme is written, and also passwords with an @."""
+    assert SECRET not in logs.blot(f"it said {form.format(SECRET, SECRET)!r}")
+
+
 def test_refused_input_is_not_quoted(said: Said) -> None:
     """Pydantic quotes what it refuses; its report is kept without."""
 
