@@ -42,9 +42,14 @@ async def test_a_burst_of_forty_passes_twenty(service: Service) -> None:
 async def test_the_wait_that_is_told_is_enough(start: Start) -> None:
     async with start(vision_rate_limit="2/2 seconds") as service:
         await service.account()
-        for _ in range(2):
-            assert (await send(service, ONE, files={"file": ("a.png", png())})).status_code == 202
-        refused = await send(service, ONE, files={"file": ("a.png", png())})
+        answers = [await send(service, ONE, files={"file": ("a.png", png())}) for _ in range(2)]
+        for _ in range(100):  # on a slow machine a window may be over before it is full
+            if answers[-1].status_code == 429:
+                break
+            answers.append(await send(service, ONE, files={"file": ("a.png", png())}))
+        *passed, refused = answers
+        assert {answer.status_code for answer in passed} == {202}
+        assert len(passed) >= 2
         assert refused.status_code == 429
         await asyncio.sleep(int(refused.headers["retry-after"]))
         assert (await send(service, ONE, files={"file": ("a.png", png())})).status_code == 202
@@ -93,8 +98,13 @@ async def test_a_refused_hit_costs_nothing_and_passes_after_its_wait(redis_url: 
     counter, policy = Limiter(redis_url), Policy("test", RateWindow(4, 1))
     for _ in range(4):
         assert (await counter.hit(policy, "somebody")).passed
-    refused = [await counter.hit(policy, "somebody", cost=cost) for _ in range(5)]
-    assert not any(verdict.passed for verdict in refused)
+    refused: list[limiter.Verdict] = []
+    for _ in range(400):  # on a slow machine a window may be over meanwhile
+        verdict = await counter.hit(policy, "somebody", cost=cost)
+        refused = [] if verdict.passed else [*refused, verdict]
+        if len(refused) == 5:
+            break
+    assert len(refused) == 5
     await asyncio.sleep(refused[-1].retry_after_s)
     assert (await counter.hit(policy, "somebody", cost=cost)).passed
     await counter.close()
