@@ -47,12 +47,13 @@ def revoke(
     from arachne.tokens import read_token
 
     settings = attach(load(data_dir), needs=["database_url"])
-    jti: object = token
+    jti = token
     if token.count(".") == 2:
         read = read_token(token)
-        jti, issuer = read.claims.get("jti"), issuer or read.issuer
+        named, issuer = read.claims.get("jti"), issuer or read.issuer
+        jti = named if isinstance(named, str) else ""
     with session_on(settings) as session:
-        revoke_token(session, issuer or settings.require_base_url().base_url, str(jti))
+        revoke_token(session, issuer or settings.require_base_url().base_url, jti)
     say(f"{jti} is revoked.")
 
 

@@ -82,21 +82,10 @@ def issue_operator_token(  # noqa: PLR0917  # the command line hands all of them
     if account.disabled_at is not None:
         raise AccountUnknown(f"The account {account.name!r} is disabled.")
     key = current_key(session, box)
+    account_id = account.account_id
     issued = issue_token(
-        key,
-        settings,
-        account_id=account.account_id,
-        subject=OPERATOR,
-        client_id=OPERATOR,
-        scopes=scopes,
-        ttl_s=ttl_s,
+        key, settings, account_id=account_id, subject=OPERATOR, client_id=OPERATOR, scopes=scopes, ttl_s=ttl_s
     )
-    record(
-        session,
-        "token.issue",
-        account_id=account.account_id,
-        target=issued.jti,
-        scopes=list(issued.scopes),
-        ttl_s=issued.expires_in_s,
-    )
+    told = {"scopes": list(issued.scopes), "ttl_s": issued.expires_in_s}
+    record(session, "token.issue", account_id=account_id, target=issued.jti, **told)
     return issued.token

@@ -10,6 +10,7 @@ from dramatiq.errors import ConnectionClosed
 from dramatiq.middleware import TimeLimit
 
 from arachne.actors.broker import broker_database, make_broker, make_client, require_redis_url
+from arachne.actors.limits import RateLimit
 from arachne.actors.residence import working
 from arachne.actors.wake import WAKE_GPU, declare_wake
 from arachne.errors import SetupError
@@ -86,10 +87,8 @@ def test_broker_has_a_database_of_its_own(broker, settings: Settings) -> None:
 def test_client_asks_once_and_soon_gives_up(settings: Settings) -> None:
     """No retries, bounded connections, a timeout on each answer."""
     client = make_client(settings.redis_url, timeout_s=0.1)
-    started = time.monotonic()
-    with pytest.raises(redis.TimeoutError):
+    with pytest.raises(redis.TimeoutError):  # with patience it would be told that there is nothing
         client.blpop(["nothing"], timeout=5)
-    assert time.monotonic() - started < 2
     client.close()
 
 
@@ -125,13 +124,23 @@ def test_redis_url_is_needed(tmp_path) -> None:
         require_redis_url(Settings(data_dir=tmp_path, redis_url="http://localhost"))
 
 
-def test_rate_limited_actor_is_put_off_and_burns_no_retry(broker, eventually) -> None:
+def test_rate_limited_actor_is_put_off_and_burns_no_retry(broker, eventually, monkeypatch) -> None:
     """Over its rate a message comes again later; in the end each ran once, none was retried or lost."""
-    ran, skipped = [], Event()
+    ran, let_in, skipped = [], [], Event()
+    (limit,) = [middleware for middleware in broker.middleware if isinstance(middleware, RateLimit)]
+    hit = limit._hit
+
+    def watched(*asked) -> float | None:
+        before_s, wait_s = time.time(), hit(*asked)
+        if wait_s is None:
+            let_in.append((before_s, time.time()))
+        return wait_s
+
+    monkeypatch.setattr(limit, "_hit", watched)
 
     @dramatiq.actor(broker=broker, actor_name="limited", queue_name="gpu", rate_limit="2/second", max_retries=1)
     def limited(number: int) -> None:
-        ran.append((number, time.monotonic()))
+        ran.append(number)
 
     class Watch(dramatiq.Middleware):
         def after_skip_message(self, *_: object) -> None:
@@ -143,15 +152,13 @@ def test_rate_limited_actor_is_put_off_and_burns_no_retry(broker, eventually) ->
             limited.send(number)
         eventually(lambda: len(ran) == 5)
     assert skipped.is_set()
-    assert sorted(number for number, _ in ran) == [0, 1, 2, 3, 4]
-    moments = sorted(moment for _, moment in ran)
-    assert moments[2] - moments[0] >= 0.9
-    assert moments[4] - moments[2] >= 0.9
+    assert sorted(ran) == [0, 1, 2, 3, 4]
+    let_in.sort()
+    assert all(third[1] - first[0] >= 1 for first, third in zip(let_in, let_in[2:], strict=False))
 
 
 def test_rate_limit_counts_alone_without_redis(broker, monkeypatch) -> None:
     """Where Redis can't count, this process does; where the message can't be put off, it runs."""
-    from arachne.actors.limits import RateLimit
 
     @dramatiq.actor(broker=broker, actor_name="limited", queue_name="gpu", rate_limit="1/minute")
     def limited() -> None: ...

@@ -21,6 +21,7 @@ from arachne.schemas.token import CLIENT_SCOPES
 from arachne.settings import Settings
 from arachne.signing_keys import public_keys
 from arachne.tokens import read_token
+from tests.core.forged_tokens import MISSING, Forge
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -132,6 +133,7 @@ def test_a_token_is_revoked_by_itself_or_by_its_id(run: Run, database: Database)
     assert run("revoke", "tok_2")[0] == 0
     assert run("revoke", "7", "--issuer", "https://issuer.test")[0] == 0
     assert run("revoke", "a.b.c")[0] == 1
+    assert run("revoke", Forge().token(claims={"jti": MISSING}))[0] == 1
     with database.transaction() as transaction:
         found = {(row.issuer, row.jti) for row in transaction.session.exec(select(RevokedToken)).all()}
     ours, jti = "http://127.0.0.1:8000", str(read_token(token).claims["jti"])

@@ -254,9 +254,11 @@ async def test_a_held_poll_ends_with_401_where_its_token_was_revoked_meanwhile(s
     job = (await send(service, ONE, files={"file": ("a.png", png())})).json()["job_id"]
     token = await service.token()
     jti = str(read_token(token).claims["jti"])
-    url = f"/api/extract/image-jobs/{job}?wait=1"
+    url = f"/api/extract/image-jobs/{job}?wait=60"
     held = asyncio.create_task(service.client.get(url, headers={"Authorization": f"Bearer {token}"}))
     while not service.app.starlette.state.parts.watcher.count:  # noqa: ASYNC110  # it has no event for this
         await asyncio.sleep(0.01)
     await service.database.run(lambda tx: revoke_token(tx.session, BASE_URL, jti))
+    cancelled = await service.client.post(f"/api/extract/image-jobs/{job}/cancel", headers=await service.headers())
+    assert cancelled.status_code == 200
     assert (await held).status_code == 401
