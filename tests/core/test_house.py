@@ -9,6 +9,7 @@ import tarfile
 import tomllib
 import zipfile
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def test_lock_pins_everything_with_hashes() -> None:
         assert "--hash=sha256:" in entry, match[0]
         pinned.add(match[1])
     project = pyproject()["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["embedded"]]
+    wanted = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
     wanted += pyproject()["dependency-groups"]["dev"] + pyproject()["build-system"]["requires"]
     assert {canonicalize_name(Requirement(line).name) for line in wanted} <= pinned
 
