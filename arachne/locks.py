@@ -26,10 +26,11 @@ class Lock(IntEnum):
     SIGNING_KEY = 4_202_611_294
     DELIVERIES = 4_202_611_295
     FETCHES = 4_202_611_296
+    ADMISSION = 4_202_611_297
 
 
 # The classes of the locks per account: two 32-bit numbers, a key space of their own.
-ADMISSION = 420_261
+SUBMISSION = 420_261
 IN_FLIGHT = 420_262
 
 
@@ -45,7 +46,7 @@ def try_lock(transaction: Transaction, key: Lock) -> bool:
 
 def lock_account(transaction: Transaction, account_id: str) -> None:
     """Submissions of the account are counted one after the other until the transaction ends."""
-    transaction.session.execute(_FOR_ACCOUNT, {"key": ADMISSION, "account_id": account_id})
+    transaction.session.execute(_FOR_ACCOUNT, {"key": SUBMISSION, "account_id": account_id})
 
 
 def lock_in_flight(transaction: Transaction, account_ids: Collection[str]) -> None:

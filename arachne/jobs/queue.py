@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from sqlalchemy import text
 
 from arachne.database import Transaction
-from arachne.errors import AccountQueueFull, QueueFull, QuotaExceeded
+from arachne.errors import AccountQueueFull, QueueFull, QuotaExceeded, TooManyImages
 from arachne.jobs.estimates import drain_s
-from arachne.locks import lock_account
+from arachne.locks import Lock, lock, lock_account
 from arachne.settings import Settings
 
 ACCOUNT_SHARE = 4  # one account may fill a quarter of the queue
@@ -68,7 +68,11 @@ class Room:
 def check_room(transaction: Transaction, account_id: str, room: Room, settings: Settings) -> None:
     """Nothing, where the images may come in.
 
+    The account's other submissions wait for this transaction, and those of others too once half the queue is taken,
+    so that what comes at once is counted together.
+
     Raises:
+        TooManyImages: more than the queue holds.
         QuotaExceeded: the plan's images of this month are used up.
         AccountQueueFull: the account's own share of the queue is full.
         QueueFull: the queue is full, and the account has its fair part of it already.
@@ -77,6 +81,9 @@ def check_room(transaction: Transaction, account_id: str, room: Room, settings: 
     if not room.waiting:
         return
     limit = settings.max_queue_depth
+    if room.waiting > limit:
+        raise TooManyImages(f"{room.waiting:,} images can never wait at once, {limit:,} can. Split them.")
+    lock_account(transaction, account_id)
     mine = _scalar(transaction, _ACCOUNT_DEPTH, account_id=account_id, limit=limit + 1)
     if mine and mine + room.waiting > max(1, limit // ACCOUNT_SHARE):
         raise AccountQueueFull(
@@ -84,6 +91,9 @@ def check_room(transaction: Transaction, account_id: str, room: Room, settings: 
             retry_after_s=drain_s(transaction, mine + room.waiting - limit // ACCOUNT_SHARE, account_id=account_id),
         )
     depth = _scalar(transaction, _DEPTH, limit=limit + 1)
+    if depth + room.waiting > limit // 2:
+        lock(transaction, Lock.ADMISSION)
+        depth = _scalar(transaction, _DEPTH, limit=limit + 1)
     if depth + room.waiting <= limit:
         return
     accounts = _scalar(transaction, _ACCOUNTS_WAITING) + (0 if mine else 1)

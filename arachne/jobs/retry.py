@@ -69,6 +69,7 @@ def make_room(transaction: Transaction, account_id: str, images: Sequence[NewIma
 
     Raises:
         Gone: an original is no longer kept.
+        TooManyImages: more than the queue holds.
         QuotaExceeded: the plan's images of this month are used up.
         AccountQueueFull: the account's own share of the queue is full.
         QueueFull: the queue is full, and the account has its fair part of it already.

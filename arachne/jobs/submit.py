@@ -18,7 +18,7 @@ from arachne.errors import ArachneError, OriginalsErased
 from arachne.ids import new_id
 from arachne.jobs.closing import Tally, count
 from arachne.jobs.idempotency import Reservation, complete
-from arachne.jobs.queue import Room, check_quota, check_room
+from arachne.jobs.queue import Room, check_room
 from arachne.ledger import charge
 from arachne.metrics import CACHE_HITS
 from arachne.net.urls import CheckedUrl
@@ -129,6 +129,7 @@ def check_room_for(transaction: Transaction, account_id: str, images: Sequence[N
     """Nothing, where the acceptable ones of the images may come in; those that are cached don't wait.
 
     Raises:
+        TooManyImages: more than the queue holds.
         QuotaExceeded: the plan's images of this month are used up.
         AccountQueueFull: the account's own share of the queue is full.
         QueueFull: the queue is full, and the account has its fair part of it already.
@@ -148,11 +149,11 @@ def submit(transaction: Transaction, new: NewJob, settings: Settings, box: Secre
     """The job, written with all that is decided already. The originals are on record and in the store.
 
     Raises:
-        QuotaExceeded: the plan's images of this month are used up.
+        TooManyImages, QuotaExceeded, AccountQueueFull, QueueFull: what came in since the room was looked at has it.
         IdempotencyKeyInUse: another request took the idempotency key over.
         OriginalsErased: some of them were erased since they were put on record.
     """
-    check_quota(transaction, new.account_id, sum(image.units for image in new.images if image.error is None))
+    check_room_for(transaction, new.account_id, new.images, settings)
     job = _insert_job(transaction, new, settings, box)
     hits = hold_hits(transaction, new.images)
     keep_stored(transaction, new.images)

@@ -1,5 +1,6 @@
 """A full queue, a used-up quota and an absent store refuse before anything is written."""
 
+import asyncio
 import shutil
 
 from tests.http.conftest import Service, Start
@@ -24,6 +25,33 @@ async def test_an_account_fills_a_quarter_of_the_queue_and_others_still_get_in(s
             ONE, headers=await service.headers("other"), files={"file": ("a.png", png((9, 9, 9)))}
         )
         assert other.status_code == 202
+
+
+async def test_more_than_the_queue_holds_can_never_pass(start: Start) -> None:
+    async with start(max_queue_depth=4) as service:
+        await service.account()
+        refused = await send(service, MANY, files=pictures(5))
+        assert (refused.status_code, refused.json()["code"]) == (413, "too_many_images")
+        assert (await send(service, MANY, files=pictures(4))).status_code == 202
+
+
+async def test_what_comes_at_once_is_counted_together(start: Start) -> None:
+    """Neither one account by many requests, nor many accounts by one each, come past the limits."""
+    async with start(max_queue_depth=8) as service:
+        await service.account()
+        answers = await asyncio.gather(*(send(service, MANY, files=pictures(2, shade)) for shade in range(8)))
+        assert sorted(answer.status_code for answer in answers) == [202] + [429] * 7
+        others = [str(number) for number in range(9)]
+        for name in others:
+            await service.account(name)
+        heads = {name: await service.headers(name) for name in others}
+
+        async def post(name: str, number: int) -> int:
+            return (await service.client.post(MANY, headers=heads[name], files=pictures(number))).status_code
+
+        assert [await post(name, 1) for name in others[:3]] == [202] * 3
+        assert set(await asyncio.gather(*(post(name, 2) for name in others[3:]))) <= {202, 503}
+        assert await service.count("image") <= 8
 
 
 async def test_over_the_depth_only_those_above_their_share_are_refused(start: Start) -> None:
