@@ -89,15 +89,18 @@ async def test_each_api_call_is_on_record(start: Start) -> None:
         account = await service.account()
         await service.client.get("/api/usage", headers=await service.headers() | {"X-Request-Id": "mine-1"})
         await service.client.get("/api/usage", headers={"X-Request-Id": "mine-2"})
+        form = {"Content-Type": "application/x-www-form-urlencoded", "X-Request-Id": "mine-3"}
+        await service.client.post("/api/auth/token", content=b"a=1", headers=form)
         await service.client.get("/healthz")
     rows = await service.database.run(
         lambda tx: {row.request_id: row for row in tx.session.exec(select(ApiUsageLog)).all()}
     )
-    assert set(rows) == {"mine-1", "mine-2"}
+    assert set(rows) == {"mine-1", "mine-2", "mine-3"}
     known = rows["mine-1"]
     assert (known.account_id, known.subject, known.method) == (account.account_id, "operator", "GET")
     assert (known.route, known.status) == ("/api/usage", 200)
-    assert known.bytes_out > 0
+    assert (known.ms > 0, known.bytes_in, known.bytes_out > 0) == (True, 0, True)
+    assert (rows["mine-3"].method, rows["mine-3"].bytes_in) == ("POST", 3)
     assert (rows["mine-2"].account_id, rows["mine-2"].status) == (None, 401)
 
 
