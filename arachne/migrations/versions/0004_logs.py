@@ -64,6 +64,7 @@ def upgrade() -> None:
         sa.Column("detail", postgresql.JSONB(none_as_null=True, astext_type=sa.Text()), nullable=False),
         sa.PrimaryKeyConstraint("audit_id"),
     )
+    op.create_index("ix_audit_log_action", "audit_log", ["action", "audit_id"], unique=False)
     op.create_index(op.f("ix_audit_log_account_id"), "audit_log", ["account_id"], unique=False)
     op.execute(KEEP_AUDIT)
     op.execute(

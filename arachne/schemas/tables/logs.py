@@ -73,6 +73,8 @@ class AuditLog(SQLModel, table=True):
     """
 
     __tablename__ = "audit_log"
+    # Housekeeping asks every minute which erasures have begun, however long the record is.
+    __table_args__ = (Index("ix_audit_log_action", "action", "audit_id"),)
 
     audit_id: str = Field(primary_key=True)
     at: datetime = created_now()
