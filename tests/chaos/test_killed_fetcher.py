@@ -1,8 +1,9 @@
-"""An IO worker killed while it fetches images: another one fetches them, and nothing is lost or done twice."""
+"""An IO worker killed or frozen while it fetches images: another one does, and nothing is lost or done twice."""
 
 import asyncio
 import json
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -63,15 +64,18 @@ def host() -> Iterator[HangingHost]:
     made.loop.close()
 
 
-@pytest.mark.parametrize("reaped", [True, False])
-def test_killed_fetcher_loses_nothing(service, part_process, eventually, host: HangingHost, reaped: bool) -> None:
-    """After kill -9 in mid-fetch another worker goes on: at once where a supervisor tells, else after the lease."""
-    variables = {
+def variables_for(host: HangingHost) -> dict[str, str]:
+    """Settings of IO workers that may fetch from the host."""
+    return {
         "ARACHNE_IMAGE_EGRESS_ALLOW": json.dumps([f"127.0.0.1:{host.port}"]),
         "ARACHNE_EGRESS_ALLOW_HTTP": "true",
         "ARACHNE_LEASE_S": "5",
     }
-    job_id = service.submit(*(str(n) for n in range(NUMBER)))
+
+
+def submit_urls(service, host: HangingHost) -> str:
+    """A job whose images are all still to be fetched from the host."""
+    made: str = service.submit(*(str(n) for n in range(NUMBER)))
     with service.database.transaction() as transaction:
         transaction.session.execute(
             text(
@@ -80,6 +84,24 @@ def test_killed_fetcher_loses_nothing(service, part_process, eventually, host: H
             ),
             {"port": str(host.port)},
         )
+    return made
+
+
+def assert_fetched_once(service, job_id: str, host: HangingHost) -> None:
+    """Each image has its own bytes after one attempt; those in hand were lost once and asked for once more."""
+    images = service.images(job_id)
+    assert {image.state for image in images} == {"queued"}
+    assert len({image.sha256 for image in images}) == NUMBER
+    assert {image.fetch_attempts for image in images} == {1}
+    assert sum(image.lost_leases for image in images) == PER_HOST
+    assert len(host.asked) == NUMBER + PER_HOST
+    assert service.scalar("SELECT count(*) FROM webhook_message WHERE type LIKE 'image.%'") == 0
+
+
+@pytest.mark.parametrize("reaped", [True, False])
+def test_killed_fetcher_loses_nothing(service, part_process, eventually, host: HangingHost, reaped: bool) -> None:
+    """After kill -9 in mid-fetch another worker goes on: at once where a supervisor tells, else after the lease."""
+    job_id, variables = submit_urls(service, host), variables_for(host)
     with part_process(IO, **variables) as victim:
         eventually(lambda: len(host.asked) == PER_HOST)
         victim.kill()
@@ -89,9 +111,19 @@ def test_killed_fetcher_loses_nothing(service, part_process, eventually, host: H
         with part_process(IO, **variables):
             host.release()
             eventually(lambda: {image.state for image in service.images(job_id)} == {"queued"})
-    images = service.images(job_id)
-    assert len({image.sha256 for image in images}) == NUMBER
-    assert {image.fetch_attempts for image in images} == {1}
-    assert sum(image.lost_leases for image in images) == PER_HOST
-    assert len(host.asked) == NUMBER + PER_HOST
-    assert service.scalar("SELECT count(*) FROM webhook_message WHERE type LIKE 'image.%'") == 0
+    assert_fetched_once(service, job_id, host)
+
+
+def test_frozen_fetcher_writes_nothing_late(service, part_process, eventually, host: HangingHost) -> None:
+    """Frozen for longer than its lease it is replaced; thawed, it has what it asked for and writes none of it."""
+    job_id, variables = submit_urls(service, host), variables_for(host)
+    with part_process(IO, **variables) as victim:
+        eventually(lambda: len(host.asked) == PER_HOST)
+        victim.send_signal(signal.SIGSTOP)
+        with part_process(IO, **variables):
+            host.release()
+            eventually(lambda: {image.state for image in service.images(job_id)} == {"queued"})
+            victim.send_signal(signal.SIGCONT)
+            victim.send_signal(signal.SIGTERM)
+            assert victim.wait() == 0
+    assert_fetched_once(service, job_id, host)
