@@ -90,17 +90,25 @@ def check_room(transaction: Transaction, account_id: str, room: Room, settings: 
             f"{mine:,} images of this account wait already. Send more when some are done.",
             retry_after_s=drain_s(transaction, mine + room.waiting - limit // ACCOUNT_SHARE, account_id=account_id),
         )
+    _check_depth(transaction, mine, room.waiting, limit)
+
+
+def _check_depth(transaction: Transaction, mine: int, more: int, limit: int) -> None:
+    """Nothing, where `more` images find room beside all that wait, `mine` of them the account's own.
+
+    Raises:
+        QueueFull: they don't, and the account has its fair part of the queue already.
+    """
     depth = _scalar(transaction, _DEPTH, limit=limit + 1)
-    if depth + room.waiting > limit // 2:
+    if depth + more > limit // 2:
         lock(transaction, Lock.ADMISSION)
         depth = _scalar(transaction, _DEPTH, limit=limit + 1)
-    if depth + room.waiting <= limit:
+    if depth + more <= limit:
         return
     accounts = _scalar(transaction, _ACCOUNTS_WAITING) + (0 if mine else 1)
-    if mine + room.waiting > limit // max(1, accounts):
+    if mine + more > limit // max(1, accounts):
         raise QueueFull(
-            "The queue is full. Send this again later.",
-            retry_after_s=drain_s(transaction, depth + room.waiting - limit),
+            "The queue is full. Send this again later.", retry_after_s=drain_s(transaction, depth + more - limit)
         )
 
 
