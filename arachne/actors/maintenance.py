@@ -35,7 +35,7 @@ SCHEDULE = {
     "erase": "* * * * *",
     "partitions": "7 * * * *",
     "forget": "17 * * * *",
-    "retain": "27 * * * *",
+    "retain": "*/10 * * * *",
 }
 
 

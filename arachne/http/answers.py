@@ -45,7 +45,10 @@ async def answer_job(
     if shown is None:
         if wait_s:
             await stay(receive, parts.watcher.wait(job_id, lambda stand: stand.finished, wait_s))
-        shown = await parts.database.run(show_job, caller.account_id, job_id, base_url=parts.settings.base_url)
+        base_url, tombstone_s = parts.settings.base_url, parts.settings.tombstone_s
+        shown = await parts.database.run(
+            show_job, caller.account_id, job_id, base_url=base_url, tombstone_s=tombstone_s
+        )
     response = await to_spliced_json(shown, 200 if shown["finished"] else 202)
     response.headers["Location"] = f"{parts.settings.base_url}/api/extract/image-jobs/{job_id}"
     if not shown["finished"]:
@@ -75,6 +78,7 @@ async def answer_poll(
         caller.account_id,
         job_id,
         base_url=parts.settings.base_url,
+        tombstone_s=parts.settings.tombstone_s,
         with_results=with_results,
         after_index=after_index,
     )
@@ -88,7 +92,7 @@ async def answer_poll(
 
 
 async def _await_change(request: Request, parts: Parts, caller: Caller, job_id: str, *, view: str, wait_s: int) -> None:
-    stand = (await parts.watcher.look_up(caller.account_id, job_id)).stand
+    stand = (await parts.watcher.look_up(caller.account_id, job_id, parts.settings.tombstone_s)).stand
     assert stand is not None
     known = matches_etag(request.headers, _etag(job_id, stand, view)) or "if-none-match" not in request.headers
     if known and not stand.finished:

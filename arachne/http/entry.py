@@ -90,8 +90,10 @@ def make_job(
     submitted = submit(transaction, new, parts.settings, parts.box)
     if not submitted.finished:
         return submitted, None
-    base_url = parts.settings.base_url
-    return submitted, show_job(transaction, new.account_id, submitted.job_id, base_url=base_url, known=nearby)
+    base_url, tombstone_s = parts.settings.base_url, parts.settings.tombstone_s
+    return submitted, show_job(
+        transaction, new.account_id, submitted.job_id, base_url=base_url, tombstone_s=tombstone_s, known=nearby
+    )
 
 
 async def _reserve(request: Request, parts: Parts, caller: Caller) -> Held:

@@ -18,7 +18,7 @@ from arachne.announcer import JOBS_CHANNEL
 from arachne.database import AsyncDatabase, Transaction, notifications
 from arachne.errors import ArachneError, Unavailable
 from arachne.http.gathering import Gathered
-from arachne.jobs.views import find_job
+from arachne.jobs.views import IS_SHOWN, find_job
 from arachne.schemas.job import TERMINAL
 from arachne.webhooks.history import JobEvent, read_job_events
 
@@ -29,10 +29,10 @@ AGAIN_S = 1.0
 MAX_WAIT_S = 60
 MAX_SUBSCRIPTIONS = 10_000
 EVENTFUL = 64  # jobs whose events are read in one look; the others' come in the next
-_STANDS = text("""
+_STANDS = text(f"""
 SELECT job_id, sequence, state, completed, failed, cancelled, cached, degraded FROM job
-WHERE job_id = ANY(:job_ids) AND deleted_at IS NULL
-""")
+WHERE job_id = ANY(:job_ids) AND {IS_SHOWN}
+""")  # noqa: S608  # a condition of our own
 Wanted = tuple[str, int | None]
 """A job, and the sequence number after which its events are wanted; None where only its stand is."""
 
@@ -92,14 +92,14 @@ class JobWatcher:
         """Number of subscriptions."""
         return self._count
 
-    async def look_up(self, account_id: str, job_id: str) -> Sight:
+    async def look_up(self, account_id: str, job_id: str, tombstone_s: float) -> Sight:
         """How the account's job stands now, and its last event's number.
 
         Raises:
-            NotFound: the account has no such job.
+            NotFound: the account has no such job, or has had none for longer than `tombstone_s`.
             Gone: it was deleted or has expired.
         """
-        return await self._stands.get((account_id, job_id))
+        return await self._stands.get((account_id, job_id, tombstone_s))
 
     def drain(self) -> None:
         """Let all waits end now: the process is about to stop."""
@@ -227,7 +227,7 @@ class JobWatcher:
             self._put(subscription)
 
 
-def _find_stand(transaction: Transaction, wanted: tuple[str, str]) -> Sight:
+def _find_stand(transaction: Transaction, wanted: tuple[str, str, float]) -> Sight:
     job = find_job(transaction, *wanted)
     stand = Stand(job.state, job.completed, job.failed, job.cancelled, job.cached, job.degraded)
     return Sight(stand, job.sequence)

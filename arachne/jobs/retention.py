@@ -35,7 +35,8 @@ _STRIP = text("""
 UPDATE image SET result_id = NULL, name = NULL, source_url = NULL, source_host = NULL, error_message = NULL
 WHERE job_id = ANY(:job_ids)
 """)
-_ENTOMB = text("UPDATE job SET deleted_at = now() WHERE job_id = ANY(:job_ids)")
+# Readers have found it gone since then, however late this comes.
+_ENTOMB = text("UPDATE job SET deleted_at = expires_at WHERE job_id = ANY(:job_ids)")
 _BURIED = text("""
 SELECT job_id FROM job
 WHERE expires_at IS NOT NULL AND NOT erasing AND deleted_at < now() - make_interval(secs => :tombstone_s)
@@ -75,7 +76,7 @@ def forget_keys(transaction: Transaction) -> int:
 
 
 def expire_jobs(transaction: Transaction) -> int:
-    """Number of finished jobs whose results are kept no longer; they are tombstones from now on."""
+    """Number of finished jobs whose results are kept no longer; tombstones, and that since they expired."""
     job_ids = list(transaction.session.scalars(_EXPIRED, {"batch": JOB_BATCH}))
     if job_ids:
         transaction.session.execute(_STRIP, {"job_ids": job_ids})

@@ -49,7 +49,7 @@ def plan_retry(
         Conflict: it has no such image that can be tried again.
         LanguageMissing: a language of its options is no longer installed.
     """
-    job = find_job(transaction, account_id, job_id)
+    job = find_job(transaction, account_id, job_id, settings.tombstone_s)
     if job.finished_at is None:
         raise NotFinished("The job is not finished. Retry it when it is, or cancel it first.", retry_after_s=1)
     options, facts = Options.model_validate(job.options), published(transaction)

@@ -5,11 +5,11 @@ Results stand in what is shown as they are stored (`StoredJson`), for whoever wr
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Boolean, Label, func, literal_column, text
 from sqlmodel import col, select
 
 from arachne.bodies import StoredJson
@@ -38,6 +38,9 @@ _LIST = "jobs"
 Results = Mapping[str, StoredJson]
 """Results as they are stored, by id."""
 _STATUS: Mapping[str, ImageStatus] = {"running": "processing", "parked": "queued"}
+# The time is the database's: the row is gone for everybody at once, whether or not housekeeping has come by.
+IS_SHOWN = "deleted_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
+_SHOWN = literal_column(IS_SHOWN, Boolean).label("shown")
 _VERSIONS = text("""
 SELECT job_id, min(model_version) FROM image WHERE job_id = ANY(:job_ids)
 GROUP BY job_id HAVING min(model_version) = max(model_version)
@@ -52,29 +55,40 @@ class JobPage:
     next_cursor: str | None
 
 
-def find_job(transaction: Transaction, account_id: str, job_id: str) -> Job:
+def find_job(transaction: Transaction, account_id: str, job_id: str, tombstone_s: float) -> Job:
     """The account's job.
 
     Raises:
-        NotFound: the account has no such job.
+        NotFound: the account has no such job, or has had none for longer than `tombstone_s`.
         Gone: it was deleted or has expired.
     """
-    job = transaction.session.get(Job, job_id, populate_existing=True) if is_id(job_id, "job") else None
-    if job is None or job.account_id != account_id:
+    wanted = col(Job.job_id) == job_id, col(Job.account_id) == account_id
+    query = select(Job, _SHOWN, _forgotten(tombstone_s)).where(*wanted).execution_options(populate_existing=True)
+    found = transaction.session.execute(query).one_or_none() if is_id(job_id, "job") else None
+    if found is None or found.forgotten:
         raise NotFound("There is no such job.")
-    if job.deleted_at is not None:
+    if not found.shown:
         raise Gone("The job was deleted, or its results have expired.")
+    job: Job = found.Job
     return job
 
 
-def find_image(transaction: Transaction, account_id: str, job_id: str, index: str) -> tuple[Job, Image]:
+def _forgotten(tombstone_s: float) -> Label[bool]:
+    """Whether the job has been gone for longer than its tombstone stands; null where it is not gone."""
+    gone_at = func.least(col(Job.deleted_at), col(Job.expires_at))
+    return (gone_at < func.now() - timedelta(seconds=tombstone_s)).label("forgotten")
+
+
+def find_image(
+    transaction: Transaction, account_id: str, job_id: str, index: str, tombstone_s: float
+) -> tuple[Job, Image]:
     """The image at an index of the account's job.
 
     Raises:
         NotFound: the account has no such job, or it no such image.
-        Gone: the job was deleted.
+        Gone: the job was deleted or has expired.
     """
-    job = find_job(transaction, account_id, job_id)
+    job = find_job(transaction, account_id, job_id, tombstone_s)
     wanted = int(index) if index.isascii() and index.isdigit() and len(index) <= 6 else -1
     query = select(Image).where(Image.job_id == job.job_id, Image.index == wanted)
     image = transaction.session.exec(query.execution_options(populate_existing=True)).first()
@@ -89,6 +103,7 @@ def show_job(
     job_id: str,
     *,
     base_url: str,
+    tombstone_s: float,
     with_results: bool = False,
     after_index: int | None = None,
     known: Results = MappingProxyType({}),
@@ -101,7 +116,7 @@ def show_job(
         NotFound: the account has no such job.
         Gone: it was deleted or has expired.
     """
-    job = find_job(transaction, account_id, job_id)
+    job = find_job(transaction, account_id, job_id, tombstone_s)
     inlines = with_results or job.single
     size = RESULTS_PAGE if inlines and not job.single else IMAGES_PAGE
     images, cursor = _page_of_images(transaction, job_id, after_index, size)
@@ -138,15 +153,15 @@ def _page_of_images(
 
 
 def show_image(
-    transaction: Transaction, account_id: str, job_id: str, index: str, *, base_url: str
+    transaction: Transaction, account_id: str, job_id: str, index: str, tombstone_s: float, *, base_url: str
 ) -> dict[str, object]:
     """One image with its result.
 
     Raises:
         NotFound: the account has no such job, or it no such image.
-        Gone: the job was deleted.
+        Gone: the job was deleted or has expired.
     """
-    _, image = find_image(transaction, account_id, job_id, index)
+    _, image = find_image(transaction, account_id, job_id, index, tombstone_s)
     shown = view_image(image, base_url).model_dump(mode="json")
     shown["result"] = load_results(transaction, [image]).get(image.result_id or "")
     return shown
@@ -167,7 +182,7 @@ def list_jobs(
         MalformedRequest: the cursor is none of this list.
     """
     after = decode_cursor(_LIST, cursor)
-    query = select(Job).where(Job.account_id == account_id, col(Job.deleted_at).is_(None))
+    query = select(Job).where(Job.account_id == account_id, text(IS_SHOWN))
     if status is not None:
         query = query.where(Job.state == status)
     if created_after is not None:

@@ -63,6 +63,28 @@ async def test_an_erased_job_is_gone_on_every_route(service: Service) -> None:
     assert (await call(service, "DELETE", job_id)).status_code == 404
 
 
+async def test_an_expired_job_is_gone_at_once(service: Service) -> None:
+    """On every route and in lists by the database's clock, and forgotten after its tombstone: no housekeeping runs."""
+    job_id = await read_one(service)
+    assert (await call(service, "GET", job_id)).status_code == 200
+    await service.execute("UPDATE job SET expires_at = now() - interval '1 second'")
+    image = f"{job_id}/images/0"
+    reads = (job_id, f"{job_id}?wait=20", f"{job_id}/events", image, f"{image}/result", f"{image}/original")
+    calls = [("GET", path) for path in reads] + [("POST", f"{job_id}/{verb}") for verb in ("cancel", "retry")]
+    for method, path in calls:
+        gone = await call(service, method, path)
+        assert (gone.status_code, gone.json()["code"]) == (410, "gone"), path
+    listed = await service.client.get(JOBS, headers=await service.headers())
+    assert listed.json()["data"] == []
+    assert (await call(service, "DELETE", job_id)).status_code == 204
+    aged = f"now() - interval '1 second' * {service.settings.tombstone_s + 60}"
+    for times in (f"deleted_at = NULL, expires_at = {aged}", f"expires_at = NULL, deleted_at = {aged}"):
+        await service.execute(f"UPDATE job SET {times}")
+        for method, path in [*calls, ("DELETE", job_id)]:
+            unknown = await call(service, method, path)
+            assert (unknown.status_code, unknown.json()["code"]) == (404, "not_found"), path
+
+
 async def test_an_erased_picture_is_read_anew(service: Service) -> None:
     """No cache answers it; another account that has the same one keeps its own, original and all."""
     await service.account("other")

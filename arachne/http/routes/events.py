@@ -36,7 +36,7 @@ async def show_feed(request: Request, parts: Parts) -> Response:
 async def stream(request: Request, parts: Parts) -> Response:
     """The job's events, from after the one the client had last; 204 tells one that had all not to come again."""
     caller, job_id = caller_of(request), request.path_params["job_id"]
-    job = await parts.watcher.look_up(caller.account_id, job_id)
+    job = await parts.watcher.look_up(caller.account_id, job_id, parts.settings.tombstone_s)
     after = _last_event(request.headers)
     if job.stand is not None and job.stand.finished and after >= job.sequence:
         return Response(status_code=204)

@@ -34,19 +34,14 @@ PATH = "/api/extract/image-jobs/{job_id}/images/{index}"
 
 async def show_one(request: Request, parts: Parts) -> Response:
     """The image with its result."""
-    job_id, index = request.path_params["job_id"], request.path_params["index"]
-    account_id = caller_of(request).account_id
-    shown = await parts.database.run(show_image, account_id, job_id, index, base_url=parts.settings.base_url)
+    shown = await parts.database.run(show_image, *_named(request, parts), base_url=parts.settings.base_url)
     return await to_spliced_json(shown)
 
 
 async def show_result(request: Request, parts: Parts) -> Response:
     """The result in the form that is asked for."""
     query = bodies.read_query(request.query_params, ResultQuery)
-    account_id = caller_of(request).account_id
-    job, image, result = await parts.database.run(
-        _load, account_id, request.path_params["job_id"], request.path_params["index"]
-    )
+    job, image, result = await parts.database.run(_load, *_named(request, parts))
     body = await anyio.to_thread.run_sync(_write, result, query)
     if query.format not in {"json", "md", "txt"}:
         body = await _render(parts, job, image, body, query)
@@ -92,18 +87,23 @@ async def _render(parts: Parts, job: Job, image: Image, result_json: bytes, quer
 
 async def show_original(request: Request, parts: Parts) -> Response:
     """The stored bytes, as an attachment of the type they were found to be."""
-    account_id = caller_of(request).account_id
-    job, image = await parts.database.run(
-        find_image, account_id, request.path_params["job_id"], request.path_params["index"]
-    )
+    job, image = await parts.database.run(find_image, *_named(request, parts))
     original = await parts.storage.open_async(require_original(job, image, parts.settings))
     response = StreamingResponse(original.chunks, media_type=f"image/{image.format}")
     response.headers["Content-Length"] = str(original.size_bytes)
     return _attach(response, f"{_stem(image)}.{image.format}")
 
 
-def _load(transaction: Transaction, account_id: str, job_id: str, index: str) -> tuple[Job, Image, StoredJson]:
-    job, image = find_image(transaction, account_id, job_id, index)
+def _named(request: Request, parts: Parts) -> tuple[str, str, str, float]:
+    """The image as `find_image` takes it."""
+    named = request.path_params
+    return caller_of(request).account_id, named["job_id"], named["index"], parts.settings.tombstone_s
+
+
+def _load(
+    transaction: Transaction, account_id: str, job_id: str, index: str, tombstone_s: float
+) -> tuple[Job, Image, StoredJson]:
+    job, image = find_image(transaction, account_id, job_id, index, tombstone_s)
     if image.state in _OPEN:
         raise NotFinished("The image is not read yet. Wait for the job's webhook, or poll it with ?wait.")
     if image.state != "completed":

@@ -1,11 +1,13 @@
 """Jobs: list, show, wait, cancel, erase."""
 
+from contextlib import suppress
+
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
 from arachne.cursors import decode_cursor
-from arachne.errors import MalformedRequest
+from arachne.errors import Gone, MalformedRequest
 from arachne.http import bodies
 from arachne.http.answers import answer_poll, to_json, to_spliced_json
 from arachne.http.exchange import caller_of
@@ -54,15 +56,18 @@ async def show_one(request: Request, parts: Parts) -> Response:
 async def cancel_one(request: Request, parts: Parts) -> Response:
     """The job, all that was not finished cancelled."""
     account_id, job_id = caller_of(request).account_id, request.path_params["job_id"]
-    await parts.database.run(find_job, account_id, job_id)
+    base_url, tombstone_s = parts.settings.base_url, parts.settings.tombstone_s
+    await parts.database.run(find_job, account_id, job_id, tombstone_s)
     await cancel(parts.database, job_id, parts.settings)
-    shown = await parts.database.run(show_job, account_id, job_id, base_url=parts.settings.base_url)
+    shown = await parts.database.run(show_job, account_id, job_id, base_url=base_url, tombstone_s=tombstone_s)
     return await to_spliced_json(shown)
 
 
 async def delete_one(request: Request, parts: Parts) -> Response:
     """Nothing; the job and all that came of it are gone."""
     account_id, job_id = caller_of(request).account_id, request.path_params["job_id"]
+    with suppress(Gone):  # deleting twice, or what has expired, is no fault
+        await parts.database.run(find_job, account_id, job_id, parts.settings.tombstone_s)
     await parts.database.run(request_erasure, account_id, job_id)
     async with turn(parts.erasing, ERASE_WAIT_S, "The job is out of sight; erasing it comes later and by itself."):
         await anyio.to_thread.run_sync(erase_job, parts.records, parts.storage, parts.settings, job_id)
