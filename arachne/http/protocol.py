@@ -41,7 +41,8 @@ class HttpProtocol(H11Protocol):
         app = self.app if others < self.max_connections else self._refuse
 
         async def with_abort(scope: Scope, receive: Receive, send: Send) -> None:
-            await app({**scope, "extensions": {ABORT: transport.abort}}, receive, send)
+            served = self._refuse_framing if _is_ambiguous(scope) else app
+            await served({**scope, "extensions": {ABORT: transport.abort}}, receive, send)
 
         self.app = with_abort
         self._await_head()
@@ -68,8 +69,7 @@ class HttpProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:  # which rule was broken, h11 doesn't tell
         """Answer what is no HTTP/1.1, in the form of every other error, and close."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-            detail = "The request is no valid HTTP/1.1. Check its framing: Host, Content-Length, Transfer-Encoding."
-            problem = self._problem(400, "malformed_request", "Malformed request", detail)
+            problem = self._malformed()
             answer = h11.Response(status_code=400, headers=problem.raw_headers, reason=b"Bad Request")
             for event in (answer, h11.Data(data=bytes(problem.body)), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
@@ -88,6 +88,13 @@ class HttpProtocol(H11Protocol):
         problem = self._problem(503, "unavailable", "Unavailable", detail)
         problem.headers["Retry-After"] = str(RETRY_S)
         await problem(scope, receive, send)
+
+    async def _refuse_framing(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._malformed()(scope, receive, send)
+
+    def _malformed(self) -> Response:
+        detail = "The request is no valid HTTP/1.1. Check its framing: Host, Content-Length, Transfer-Encoding."
+        return self._problem(400, "malformed_request", "Malformed request", detail)
 
     def _problem(self, status: int, code: str, title: str, detail: str) -> Response:
         """A problem that no request has come to the application for, and that ends the connection."""
@@ -122,6 +129,15 @@ class HttpProtocol(H11Protocol):
         if self._reader_timer is not None:
             self._reader_timer.cancel()
             self._reader_timer = None
+
+
+def _is_ambiguous(scope: Scope) -> bool:
+    """Whether a proxy in front may see the end of the request elsewhere, and so another request after it.
+
+    Source: RFC 9112, section 6.1: Transfer-Encoding beside Content-Length, or of a client that knows only HTTP/1.0.
+    """
+    names = {name for name, _ in scope["headers"]}
+    return b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] == "1.0")
 
 
 def bounded_protocol(common_headers: Mapping[str, str], max_connections: int) -> type[HttpProtocol]:

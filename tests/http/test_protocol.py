@@ -47,6 +47,28 @@ async def test_broken_framing_is_a_problem_with_a_request_id(
     assert b"x-frame-options: deny" in headers.lower()
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /api/auth/token HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /api/auth/token HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\nContent-Length: 0\r\n\r\n",
+        b"POST /api/auth/token HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+async def test_a_request_with_two_ends_is_refused_and_nothing_after_it_is_served(
+    head: bytes, settings: Settings, async_database: AsyncDatabase
+) -> None:
+    """A proxy that goes by the other length would take what follows for part of it (RFC 9112, section 6.1)."""
+    smuggled = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    async with serve(settings, async_database) as listening:
+        answer = await listening.exchange(head + b"0\r\n\r\n" + smuggled)
+    assert status(answer) == 400
+    headers, body = answer.split(b"\r\n\r\n", 1)
+    assert json.loads(body)["code"] == "malformed_request"
+    assert b"connection: close" in headers.lower()
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
 @pytest.mark.parametrize("start", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: "])
 async def test_a_head_that_never_ends_is_cut(
     start: bytes, settings: Settings, async_database: AsyncDatabase, monkeypatch: pytest.MonkeyPatch
