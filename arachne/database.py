@@ -14,9 +14,12 @@ from psycopg import AsyncConnection
 from psycopg import Error as PsycopgError
 from psycopg.errors import (
     DeadlockDetected,
+    DiskFull,
     IdleInTransactionSessionTimeout,
+    OutOfMemory,
     ReadOnlySqlTransaction,
     SerializationFailure,
+    TooManyConnections,
     TransactionTimeout,
 )
 from psycopg.sql import SQL, Identifier
@@ -47,6 +50,9 @@ _ATTEMPTS = 4
 _PROBE_S, _AGAIN_S = 10.0, 2.0
 _PASSING = (ReadOnlySqlTransaction, IdleInTransactionSessionTimeout, TransactionTimeout)
 _TOLD: dict[type, str] = {
+    DiskFull: "The database's disk is full; try again later, when its operator has made room.",
+    OutOfMemory: "The database is out of memory; try again in a moment.",
+    TooManyConnections: "The database has too many connections; try again in a moment.",
     ReadOnlySqlTransaction: "The database takes no writes now; try again in a moment.",
     IdleInTransactionSessionTimeout: "The database took too long; try again in a moment.",
     TransactionTimeout: "The database took too long; try again in a moment.",
@@ -237,7 +243,7 @@ def _raise_unless_worth_another(error: DBAPIError, attempt: int) -> None:
 
 @contextmanager
 def unavailable_when_down() -> Iterator[None]:
-    """Connection losses, pool exhaustion, time limits and read-only servers become `Unavailable`.
+    """Connection losses, pool exhaustion, time limits, read-only and full servers become `Unavailable`.
 
     Conflicts and our own faults pass through.
     """

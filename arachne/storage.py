@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _PROBE = "probe"
+_PROBE_DATA = os.urandom(64 * 1024)  # a full disk still takes an empty file, one that packs takes zeros
 RETRY_S = 5
 TIMEOUT_S = 30.0  # of one call, or of one chunk
 CHUNK_BYTES = 256 * 1024
@@ -136,12 +137,12 @@ class Storage:
                 await self._store.delete_async(_key(sha256))
 
     async def check_async(self) -> None:
-        """Nothing; an object could be written.
+        """Nothing; an object of the size of a small image could be written.
 
         Raises:
             Unavailable: it could not.
         """
-        await self._put(_PROBE, b"")
+        await self._put(_PROBE, _PROBE_DATA)
 
     async def prove_async(self) -> None:
         """Nothing; an object could be written.

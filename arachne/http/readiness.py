@@ -27,6 +27,9 @@ KEPT_S = 1.5
 _NEEDED = ("postgres", "storage")
 _PROBE = CacheKey("probe", "", "", "", "")
 _WRITABLE = text("SELECT NOT pg_is_in_recovery() AND NOT current_setting('transaction_read_only')::boolean")
+# No row is locked, so no replica waits for another, a frozen one least of all; the commit waits for the disk.
+_LOG = text("SELECT pg_logical_emit_message(true, 'arachne', 'readiness')")
+_SPILL = text("SELECT set_config('work_mem', '64kB', true)"), text("SELECT count(*) FROM generate_series(1, 20000)")
 _REVISIONS = text("SELECT version_num FROM alembic_version")
 
 
@@ -76,6 +79,7 @@ class ReadinessProbe:
         if self._revisions is None:
             self._revisions = await anyio.to_thread.run_sync(_read_revisions, self._database.url)
         await self._database.run(check_database, *self._revisions)
+        await self._database.run(prove_writes)
 
     def _check_cache(self) -> None:
         """Whether what is put into this machine's cache comes out again."""
@@ -104,6 +108,18 @@ def check_database(transaction: Transaction, known: set[str], newest: set[str]) 
     found = set(transaction.session.scalars(_REVISIONS))
     if not found or (found <= known and found != newest):
         raise SetupError("The database's schema is older than this version. Run `arachne migrate`.")
+
+
+def prove_writes(transaction: Transaction) -> None:
+    """Nothing, once the database has logged something and has found room on its disk for some hundred kilobytes.
+
+    That room is a temporary file's: rows would find place where others were, and leave others to be cleared away.
+
+    Raises:
+        OperationalError: it could not; `Unavailable` for whoever ran this.
+    """
+    for statement in (_LOG, *_SPILL):
+        transaction.session.execute(statement)
 
 
 def _check_vlm(transaction: Transaction, lease_s: float) -> None:

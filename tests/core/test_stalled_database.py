@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from arachne import database
-from arachne.database import AsyncDatabase, Transaction
+from arachne.database import AsyncDatabase, Database, Transaction
 from arachne.errors import Unavailable
 
 
@@ -31,3 +31,14 @@ async def test_a_timeout_of_the_works_own_stays_what_it_is(async_database: Async
 
     with pytest.raises(TimeoutError, match="mine"):
         await async_database.run(fail)
+
+
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [("disk_full", "disk is full"), ("out_of_memory", "out of memory"), ("too_many_connections", "connections")],
+)
+def test_what_the_server_lacks_is_told_by_its_name(database: Database, condition: str, told: str) -> None:
+    """Whoever reads of a full disk doesn't look for a broken network."""
+    failing = text(f"DO $$ BEGIN RAISE 'x' USING ERRCODE = '{condition}'; END $$")
+    with pytest.raises(Unavailable, match=told):
+        database.run(lambda transaction: transaction.session.execute(failing))

@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -33,6 +35,19 @@ async def test_what_is_written_is_read_and_can_be_deleted(storage: Storage) -> N
         storage.read(DIGEST)
     with pytest.raises(Gone):
         await storage.read_async(DIGEST)
+
+
+def test_a_store_that_takes_empty_files_alone_is_unavailable(tmp_path: Path) -> None:
+    """As a full disk does; here files may have no more than a kilobyte."""
+    check = (
+        "import asyncio, pathlib, sys; from obstore.store import LocalStore; from arachne.storage import Storage; "
+        "folder = pathlib.Path(sys.argv[1]); asyncio.run(Storage(LocalStore(folder), folder=folder).check_async())"
+    )
+    for words, is_fine in (((), True), (("prlimit", "--fsize=1024"), False)):
+        command = [*words, sys.executable, "-B", "-c", check, str(tmp_path)]
+        tried = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (tried.returncode == 0) is is_fine, tried.stderr
+    assert "Unavailable" in tried.stderr
 
 
 async def test_a_store_that_is_away_is_unavailable(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from arachne.database import Database, Transaction
 from arachne.errors import SetupError, Unavailable
 from arachne.http import readiness
-from arachne.http.readiness import check_database
+from arachne.http.readiness import check_database, prove_writes
 from arachne.migrations import alembic_config
 from arachne.storage import Storage
 from tests.http.conftest import Service
@@ -72,3 +72,30 @@ def test_what_the_database_tells_is_judged(database: Database) -> None:
         database.run(look, revision="a")
     database.run(look, revision="b")
     database.run(look, revision="newer")
+
+
+def test_a_database_that_commits_but_has_no_room_is_unavailable(database: Database) -> None:
+    """A row finds place where another was, also on a full disk; here the server may make no temporary file instead."""
+
+    def without_room(transaction: Transaction) -> None:
+        transaction.session.execute(text("SET LOCAL temp_file_limit = 0"))
+        prove_writes(transaction)
+
+    before = database.run(_logged)
+    database.run(prove_writes)
+    assert database.run(_logged) > before
+    with pytest.raises(Unavailable):
+        database.run(without_room)
+
+
+def _logged(transaction: Transaction) -> int:
+    """How far the log is on disk; other databases of the server add to it too."""
+    return int(transaction.session.scalar(text("SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn")))
+
+
+async def test_a_database_that_can_not_be_written_makes_the_service_unready(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "_LOG", text("DO $$ BEGIN RAISE 'full' USING ERRCODE = 'disk_full'; END $$"))
+    unready = await service.client.get("/readyz")
+    assert (unready.status_code, unready.json()["checks"]["postgres"]) == (503, "unavailable")
