@@ -5,8 +5,8 @@ still `erasing` goes on where another stopped. Images are locked before results,
 """
 
 import time
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 
 from sqlalchemy import Result, text
 
@@ -21,6 +21,7 @@ from arachne.storage import Storage
 from arachne.webhooks.history import erase_events
 
 BATCH = 500
+GOES_ON = "The job is out of sight, and erasing it goes on by itself"
 _ROUNDS = 100
 _PAUSE_S = 0.02
 _REQUEST = text("""
@@ -83,8 +84,27 @@ def erase_job(database: Database, storage: Storage, settings: Settings, job_id: 
     """Nothing of the job is left but a tombstone, after `request_erasure`.
 
     Raises:
-        Unavailable: something can't be erased just now; `continue_erasures` goes on with it.
+        Unavailable: something can't be erased just now; the message says that `continue_erasures` goes on with it.
     """
+    with told_first(f"{GOES_ON}."):
+        _erase_job(database, storage, settings, job_id)
+
+
+@contextmanager
+def told_first(words: str) -> Iterator[None]:
+    """How far an erasure came stands before what keeps it from coming further.
+
+    Raises:
+        Unavailable: as within.
+    """
+    try:
+        yield
+    except Unavailable as error:
+        cause = error.__cause__ or error
+        raise Unavailable(f"{words} {error.message}", retry_after_s=error.retry_after_s) from cause
+
+
+def _erase_job(database: Database, storage: Storage, settings: Settings, job_id: str) -> None:
     _cancel(database, job_id, settings)
     database.run(lambda transaction: erase_events(transaction.session, job_id))
     last: str | None = ""
@@ -128,9 +148,7 @@ def _cancel(database: Database, job_id: str, settings: Settings) -> None:
         if not left and database.run(lambda transaction: transaction.session.scalar(_FINISHED, {"job_id": job_id})):
             return
         time.sleep(_PAUSE_S)
-    raise Unavailable(
-        "The job is out of sight; erasing it takes a while longer and goes on by itself.", retry_after_s=5
-    )
+    raise Unavailable("Others have its images in hand just now.", retry_after_s=5)
 
 
 def _strip_images(transaction: Transaction, job_id: str, after: str) -> str | None:

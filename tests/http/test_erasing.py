@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from arachne.cache.erased import ErasureWatch
 from arachne.http.parts import ERASING
 from arachne.http.routes import jobs
+from arachne.jobs import erasure
 from arachne.jobs.account_erasure import erase_account
 from arachne.jobs.erasure import continue_erasures
 from arachne.storage import open_storage
@@ -136,6 +138,7 @@ async def test_erasing_that_waits_too_long_is_done_later(service: Service, monke
         await parts.erasing.acquire()
     late = await call(service, "DELETE", job_id)
     assert (late.status_code, late.json()["code"]) == (503, "unavailable")
+    assert "goes on by itself" in late.json()["detail"]
     assert int(late.headers["retry-after"]) >= 1
     assert (await call(service, "GET", job_id)).status_code == 410
     for _ in range(ERASING):
@@ -144,6 +147,33 @@ async def test_erasing_that_waits_too_long_is_done_later(service: Service, monke
     assert [await service.count(table) for table in ("image", "image_result", "blob")] == [0, 0, 0]
     monkeypatch.setattr(jobs, "ERASE_WAIT_S", 60.0)
     assert (await call(service, "DELETE", job_id)).status_code == 204
+
+
+async def test_a_wish_that_is_not_on_record_is_to_be_repeated(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database's disk is full: nothing has changed, and nobody goes on with what was asked for."""
+    job_id, full = await read_one(service), "DO $$ BEGIN RAISE 'full' USING ERRCODE = 'disk_full'; END $$"
+    with monkeypatch.context() as patched:
+        patched.setattr(erasure, "_REQUEST", text(full))
+        refused = await call(service, "DELETE", job_id)
+    assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
+    assert "Nothing was changed; send this again." in refused.json()["detail"]
+    assert "disk is full" in refused.json()["detail"]
+    assert (await call(service, "GET", job_id)).status_code == 200
+
+
+async def test_a_wish_on_record_needs_no_repeat(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk fills up after it: the answer is 503 too, and says that the rest goes on by itself, which it does."""
+    job_id, parts = await read_one(service), service.app.starlette.state.parts
+    with monkeypatch.context() as patched:
+        patched.setattr(erasure, "_STRIP_JOB", text("DO $$ BEGIN RAISE 'full' USING ERRCODE = 'disk_full'; END $$"))
+        late = await call(service, "DELETE", job_id)
+    assert (late.status_code, late.json()["code"]) == (503, "unavailable")
+    assert "goes on by itself" in late.json()["detail"]
+    assert "Nothing was changed" not in late.json()["detail"]
+    await asyncio.to_thread(continue_erasures, parts.records, parts.storage, parts.settings)
+    assert [await service.count(table) for table in ("image", "image_result", "blob")] == [0, 0, 0]
 
 
 async def test_a_key_of_an_erased_job_says_that_it_is_gone(service: Service) -> None:

@@ -16,7 +16,7 @@ from arachne.http.parts import Parts
 from arachne.http.turn import turn
 from arachne.http.waiting import MAX_WAIT_S
 from arachne.jobs.cancel import cancel
-from arachne.jobs.erasure import erase_job, request_erasure
+from arachne.jobs.erasure import GOES_ON, erase_job, request_erasure, told_first
 from arachne.jobs.views import find_job, list_jobs, show_job
 from arachne.schemas.job import AnyJobView
 from arachne.schemas.listing import JobList
@@ -66,10 +66,11 @@ async def cancel_one(request: Request, parts: Parts) -> Response:
 async def delete_one(request: Request, parts: Parts) -> Response:
     """Nothing; the job and all that came of it are gone."""
     account_id, job_id = caller_of(request).account_id, request.path_params["job_id"]
-    with suppress(Gone):  # deleting twice, or what has expired, is no fault
-        await parts.database.run(find_job, account_id, job_id, parts.settings.tombstone_s)
-    await parts.database.run(request_erasure, account_id, job_id)
-    async with turn(parts.erasing, ERASE_WAIT_S, "The job is out of sight; erasing it comes later and by itself."):
+    with told_first("Nothing was changed; send this again."):
+        with suppress(Gone):  # deleting twice, or what has expired, is no fault
+            await parts.database.run(find_job, account_id, job_id, parts.settings.tombstone_s)
+        await parts.database.run(request_erasure, account_id, job_id)
+    async with turn(parts.erasing, ERASE_WAIT_S, f"{GOES_ON}. Others are being erased."):
         await anyio.to_thread.run_sync(erase_job, parts.records, parts.storage, parts.settings, job_id)
     return Response(status_code=204)
 
