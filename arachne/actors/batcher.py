@@ -13,10 +13,12 @@ from arachne.actors.assembly import Answer
 from arachne.actors.places import Places
 from arachne.errors import Unavailable, VlmError
 from arachne.jobs.slots import Granted, Images, Told
+from arachne.net.complaints import Complaints
 from arachne.stages.describe import Describer, DescribeReply, DescribeRequest, accept
 from arachne.vlm import Breaker, Retry
 
 log = logging.getLogger(__name__)
+_complaints = Complaints(log)
 Visit = Callable[[Told], Awaitable[Granted]]
 Answered = Callable[[DescribeReply | None], object]
 Clock = Callable[[], float]
@@ -139,7 +141,7 @@ class Batcher:
         try:
             await self._look()
         except Unavailable as error:
-            log.warning("the gate to the models waits for the database: %s", error.message)
+            _complaints.tell("the gate to the models waits", error)
             await asyncio.sleep(PAUSE_S)
         except Exception:
             log.exception("a visit to the gate failed; it is tried again")

@@ -36,13 +36,16 @@ LATE_S = 30  # a periodic message older than this is dropped: the next one comes
 _DATABASES = 16
 
 _LOST = (redis.ConnectionError, redis.TimeoutError)
+_REFUSED = (redis.ReadOnlyError, redis.OutOfMemoryError)
+_DISK_FULL = "MISCONF"  # what it answers to all that would change anything while it can't save
 UNSENT = (BrokerConnectionError, redis.RedisError)  # Redis can't be reached, or takes nothing: full, read-only
 
 
 class StallProofBroker(RedisBroker):
-    """A `RedisBroker` to which a timeout is what a closed connection is.
+    """A `RedisBroker` to which a timeout is what a closed connection is, and so is a server that takes no writes.
 
-    Redis's TimeoutError is no ConnectionError of its client; unmapped, it ends consumer threads for good.
+    Redis's TimeoutError is no ConnectionError of its client; unmapped, it ends consumer threads for good. A refusal for
+    a full disk would be logged with its traceback by each of them, every few seconds.
     """
 
     @property
@@ -162,4 +165,8 @@ def _lost_is_closed() -> Iterator[None]:
     try:
         yield
     except _LOST as error:
+        raise ConnectionClosed(error) from None  # type: ignore[no-untyped-call]
+    except redis.ResponseError as error:
+        if not isinstance(error, _REFUSED) and _DISK_FULL not in str(error):
+            raise
         raise ConnectionClosed(error) from None  # type: ignore[no-untyped-call]

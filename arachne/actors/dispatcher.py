@@ -22,9 +22,11 @@ from arachne.actors.threads import ImageThreads
 from arachne.errors import ArachneError, Gone, ReadFailed, SetupError, Unavailable
 from arachne.jobs.claim import Claimed, Claims, claim, find_lost
 from arachne.jobs.reconcile import reconcile, recover_unheld
+from arachne.net.complaints import Complaints
 from arachne.versions import NO_MODEL
 
 log = logging.getLogger(__name__)
+_complaints = Complaints(log)
 P = ParamSpec("P")
 ClaimId = tuple[str, UUID]
 
@@ -95,7 +97,7 @@ class Dispatcher:
                     self._look_after()
                 self._fill()
             except Unavailable as error:
-                log.warning("the queue waits for the database: %s", error.message)
+                _complaints.tell("the queue waits", error)
             except SetupError as error:
                 self._fault = error
             except Exception:

@@ -18,12 +18,14 @@ from arachne.database import AsyncDatabase, Database
 from arachne.errors import SetupError, Unavailable
 from arachne.jobs.erasure import continue_erasures
 from arachne.jobs.reconcile import reconcile
+from arachne.net.complaints import Complaints
 from arachne.secretbox import open_secret_box
 from arachne.settings import Settings
 from arachne.storage import start_storage
 from arachne.webhooks.delivery import DeliveryEngine
 
 log = logging.getLogger(__name__)
+_complaints = Complaints(log)
 KIND = "io"
 WORKER_TIMEOUT_MS = 20
 WORKER_THREADS = 4
@@ -145,7 +147,7 @@ class Ticker:
                 if thorough:
                     continue_erasures(self.work.database, self.work.storage, self.work.settings)
             except Unavailable as error:
-                log.warning("reconciling waits for the database: %s", error.message)
+                _complaints.tell("reconciling waits", error)
                 continue
             except Exception:
                 log.exception("reconciling failed; it is tried again")

@@ -20,12 +20,14 @@ from arachne.jobs import retention
 from arachne.jobs.account_erasure import continue_account_erasures
 from arachne.jobs.erasure import continue_erasures
 from arachne.jobs.reconcile import reconcile
+from arachne.net.complaints import Complaints
 from arachne.partitions import drop_partitions, ensure_partitions
 from arachne.settings import Settings
 from arachne.storage import Storage
 from arachne.webhooks.retention import drop_unused_endpoints
 
 log = logging.getLogger(__name__)
+_complaints = Complaints(log)
 
 USAGE_LOG_KEPT_DAYS = 400  # a year and a month, so that two like months can be compared
 MAX_BATCHES = 1000  # of one step in one run
@@ -103,7 +105,7 @@ class Housekeeping:
             try:
                 step()
             except Unavailable as error:
-                log.warning("a step of housekeeping is left to the next time: %s", error.message)
+                _complaints.tell("a step of housekeeping is left to the next time", error)
             except Exception:
                 log.exception("a step of housekeeping failed; it is tried again next time")
 
@@ -118,7 +120,10 @@ def _declare(broker: Broker, name: str, work: Callable[[], None]) -> Actor[[], N
 
     @dramatiq.actor(broker=broker, actor_name=name, queue_name=MAINTENANCE, **options)
     def act() -> None:
-        work()
+        try:
+            work()
+        except Unavailable as error:
+            _complaints.tell(f"{name} is left to the next time", error)
 
     return act
 

@@ -1,15 +1,38 @@
 """How a worker process lives: until a signal asks it to end, with Dramatiq's threads beside its own."""
 
+import logging
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Thread
+from time import monotonic
 
 from dramatiq import Broker, Worker
 
 POLL_S = 0.2
 _STOP_S = 5.0
+EVERY_S = 60.0
+
+
+class Seldom(logging.Filter):
+    """Lets the same be told once a minute: while Redis is away each consumer says so every few seconds.
+
+    What has a traceback passes, since nobody foresaw it.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._told_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is to be told."""
+        now_s = self._clock()
+        if record.exc_info or now_s - self._told_s.get(str(record.msg), -EVERY_S) >= EVERY_S:
+            self._told_s[str(record.msg)] = now_s
+            return True
+        return False
 
 
 def run_until_signal(work: Callable[[], None], stop: Callable[[], object]) -> None:
@@ -48,6 +71,9 @@ def working(broker: Broker, queues: set[str], *, timeout_ms: int, threads: int) 
     broker.emit_after("process_boot")  # starts the time limits, which `Worker` alone never does
     worker = Worker(broker, queues=queues, worker_timeout=timeout_ms, worker_threads=threads)
     worker.start()
+    loggers, seldom = {consumer.logger for consumer in worker.consumers.values()}, Seldom()
+    for logger in loggers:
+        logger.addFilter(seldom)
     try:
         yield
     finally:
@@ -55,3 +81,5 @@ def working(broker: Broker, queues: set[str], *, timeout_ms: int, threads: int) 
         stopping = Thread(target=worker.stop, name="arachne-worker-stop", daemon=True)
         stopping.start()
         stopping.join(_STOP_S)
+        for logger in loggers:
+            logger.removeFilter(seldom)

@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from arachne.errors import Unavailable, VlmError
+from arachne.net.complaints import Complaints
 from arachne.schemas.vlm import ModelSeen, VlmSeen
 from arachne.stages.describe import DescribeReply
 from arachne.vlm import Breaker, ModelState, find_model
 
 log = logging.getLogger(__name__)
+_complaints = Complaints(log)
 LOOK_S = 10.0
 LOOK_AGAIN_S = 2.0  # while it is ill
 
@@ -67,7 +69,7 @@ class VlmWatch:
         try:
             await self._tell(news, VlmSeen(ok=reason is None, reason=reason, models=models))
         except Unavailable as error:
-            log.warning("what the models are can't be told: %s", error.message)
+            _complaints.tell("what the models are can't be told", error)
         else:
             self._versions |= versions
         return reason is None

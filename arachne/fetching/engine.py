@@ -234,6 +234,6 @@ async def _survive(work: Awaitable[object]) -> None:
     try:
         await work
     except Unavailable as error:
-        log.warning("fetching waits for the database: %s", error.message)
+        _complaints.tell("fetching waits", error)
     except Exception:
         log.exception("fetching failed here; it is tried again")

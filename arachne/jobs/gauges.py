@@ -11,8 +11,10 @@ from sqlalchemy import text
 from arachne.database import Database, Transaction
 from arachne.errors import Unavailable
 from arachne.metrics import family
+from arachne.net.complaints import Complaints
 
 log = logging.getLogger(__name__)
+_complaints = Complaints(log)
 KINDS = ("gpu", "io")
 OPEN = ("fetching", "queued", "parked", "running")
 _PATIENCE_S = 2.0
@@ -62,7 +64,7 @@ class QueueGauges(Collector):
         try:
             yield from self._database.run(_look, self._lease_s)
         except Unavailable as error:
-            log.warning("the queue can't be measured: %s", error.message)
+            _complaints.tell("the queue can't be measured", error)
         finally:
             self._lock.release()
 

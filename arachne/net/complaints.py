@@ -1,4 +1,4 @@
-"""Faults of our own in making requests, told in the log without flooding it."""
+"""What this machine and its servers lack for a while, and faults of our own, told in the log without flooding it."""
 
 import logging
 import os

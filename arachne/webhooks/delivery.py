@@ -15,6 +15,7 @@ from arachne.database import AsyncDatabase, Transaction
 from arachne.errors import Unavailable
 from arachne.metrics import count_delivery
 from arachne.net.client import guarded_session
+from arachne.net.complaints import Complaints
 from arachne.net.policy import EgressPolicy, webhook_policy
 from arachne.net.resolver import Lookup, look_up
 from arachne.schemas.webhook import AttemptView
@@ -28,6 +29,7 @@ from arachne.webhooks.schedule import decide
 from arachne.webhooks.sending import attempt
 
 log = logging.getLogger(__name__)
+_complaints = Complaints(log)
 
 MAX_IN_FLIGHT = 256
 NEARLY_FULL_SLOTS = 64  # of these, the last ones, kept for endpoints that don't fail and have nothing in flight
@@ -217,6 +219,6 @@ async def _survive(work: Awaitable[object]) -> None:
     try:
         await work
     except Unavailable as error:
-        log.warning("webhooks wait for the database: %s", error.message)
+        _complaints.tell("webhooks wait", error)
     except Exception:
         log.exception("looking for webhooks to send failed; it is tried again")

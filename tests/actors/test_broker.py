@@ -1,5 +1,6 @@
 """The broker where Redis stalls, and what its actors are declared with."""
 
+import logging
 import time
 from threading import Event
 
@@ -9,6 +10,7 @@ import redis
 from dramatiq.errors import ConnectionClosed
 from dramatiq.middleware import TimeLimit
 
+from arachne.actors import residence
 from arachne.actors.broker import broker_database, make_broker, make_client, require_redis_url
 from arachne.actors.limits import RateLimit
 from arachne.actors.residence import working
@@ -37,7 +39,19 @@ class Stalled:
         raise self.error
 
 
-@pytest.mark.parametrize("error", [redis.TimeoutError("stalled"), redis.ConnectionError("gone")])
+MISCONF = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.TimeoutError("stalled"),
+        redis.ConnectionError("gone"),
+        redis.ResponseError(MISCONF),
+        redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."),
+        redis.ReadOnlyError("You can't write against a read only replica."),
+    ],
+)
 def test_stalled_redis_is_a_closed_connection(broker, monkeypatch, error: Exception) -> None:
     """Fetch, ack, nack, requeue and enqueue all turn into what Dramatiq's threads recover from."""
     actor = declare_wake(broker, WAKE_GPU, lambda: None)
@@ -54,6 +68,41 @@ def test_stalled_redis_is_a_closed_connection(broker, monkeypatch, error: Except
     ):
         with pytest.raises(ConnectionClosed):
             call()
+
+
+def test_a_fault_of_ours_stays_what_it_is(broker, monkeypatch) -> None:
+    """Only what Redis lacks is passed over; a script that is wrong is not."""
+    monkeypatch.setitem(broker.scripts, "dispatch", Stalled(redis.ResponseError("ERR wrong number of arguments")))
+    broker._max_unpack_size()
+    with pytest.raises(redis.ResponseError, match="wrong number"):
+        next(broker.consume("gpu", timeout=10))
+
+
+def test_a_full_disk_under_redis_is_one_line(broker, monkeypatch, eventually, caplog) -> None:
+    """However often its consumers try again, and without a traceback."""
+    monkeypatch.setattr("dramatiq.worker.CONSUMER_RESTART_DELAY_SECS", 0.05)
+    declare_wake(broker, WAKE_GPU, lambda: None)
+    stalled = Stalled(redis.ResponseError(MISCONF))
+    with working(broker, {"gpu"}, timeout_ms=10, threads=1), monkeypatch.context() as patched:
+        patched.setitem(broker.scripts, "dispatch", stalled)
+        eventually(lambda: stalled.asked > 5)
+    told = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [record.exc_info for record in told] == [None]
+    assert MISCONF in told[0].getMessage()
+
+
+def test_what_repeats_itself_is_told_once_a_minute() -> None:
+    now_s = [0.0]
+    seldom = residence.Seldom(clock=lambda: now_s[0])
+
+    def is_told(words: str, error: BaseException | None = None) -> bool:
+        exc_info = None if error is None else (type(error), error, None)
+        return bool(seldom.filter(logging.LogRecord("x", logging.ERROR, "", 0, words, (), exc_info)))
+
+    assert [is_told("gone: %s"), is_told("gone: %s"), is_told("other")] == [True, False, True]
+    assert [is_told("odd", ValueError()), is_told("odd", ValueError())] == [True, True]
+    now_s[0] = residence.EVERY_S
+    assert is_told("gone: %s")
 
 
 def test_worker_survives_a_stall(broker, monkeypatch, eventually) -> None:

@@ -8,12 +8,14 @@ import pytest
 from dramatiq.errors import ConnectionClosed
 from sqlalchemy import text
 
+from arachne.actors import maintenance
 from arachne.actors.broker import make_broker
 from arachne.actors.maintenance import SCHEDULE, Housekeeping, declare_maintenance
 from arachne.actors.residence import working
 from arachne.actors.schedule import PatientScheduler
 from arachne.cache import CacheKey
 from arachne.errors import Unavailable
+from arachne.net.complaints import Complaints
 from arachne.settings import Settings
 
 
@@ -83,6 +85,29 @@ def test_scheduler_outlives_redis(
     with caplog.at_level(logging.WARNING):
         PatientScheduler(actors=actors).send_actors(actors, now=pendulum.now())
     assert line in caplog.text
+
+
+def test_housekeeping_without_a_database_is_one_line(broker, service, eventually, caplog, monkeypatch) -> None:
+    """What can't be reached, or has a full disk, is no fault of the program: no traceback, once a minute at most."""
+    monkeypatch.setattr(maintenance, "_complaints", Complaints(maintenance.log))
+    done = []
+
+    class Work(Housekeeping):
+        def reconcile(self) -> None:
+            done.append("reconcile")
+            raise Unavailable("The database's disk is full.")
+
+        erase = reconcile
+
+    actors = declare_maintenance(broker, Work(service.database, service.settings, service.storage))
+    with working(broker, {"maintenance"}, timeout_ms=10, threads=1):
+        PatientScheduler(actors=actors).send_actors(
+            [actor for actor in actors if actor.actor_name in {"reconcile", "erase"}], now=pendulum.now()
+        )
+        eventually(lambda: len(done) == 2)
+    [told] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.exc_info is None
+    assert told.getMessage().endswith("The database's disk is full.")
 
 
 def test_housekeeping_is_safe_to_repeat(service) -> None:
