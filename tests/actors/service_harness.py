@@ -98,6 +98,10 @@ class Service:
             found = transaction.session.execute(text(statement))
             return found.scalar() if found.returns_rows else None
 
+    def await_workers(self, number: int) -> None:
+        """So many workers are there, so that none comes too late for a share of what is submitted now."""
+        eventually(lambda: self.scalar("SELECT count(*) FROM worker") == number)
+
     def await_finished(self, job_id: str) -> Job:
         """The job once it is finished."""
         eventually(lambda: self.job(job_id).finished_at is not None)

@@ -20,7 +20,7 @@ def test_clock_of_a_gpu_worker_jumps(service, part_process, worker_process, even
     skewed = SKEWED + "gpu.run(Settings.load(), read=stage_faults.slow_image)"
     lease = {"ARACHNE_LEASE_S": "300"}  # far less than the jump, and more than a busy machine makes anybody wait
     with part_process(skewed, **lease) as worker, worker_process("slow_image", **lease):
-        eventually(lambda: service.scalar("SELECT count(*) FROM worker") == 2)  # its clock may jump by now
+        service.await_workers(2)  # its clock may jump by now
         job_id = service.submit(*(f"image {n}" for n in range(40)))
         for number, done in ((signal.SIGUSR1, 2), (signal.SIGUSR2, 12)):
             eventually(lambda done=done: service.job(job_id).completed > done)

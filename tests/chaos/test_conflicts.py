@@ -41,8 +41,9 @@ def test_serialization_failures_are_run_again(service, worker_process, eventuall
     failures = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()"
     before = service.scalar(failures)
     strict = {"PGOPTIONS": "-c default_transaction_isolation=serializable"}
-    job_id = service.submit(*(f"image {n}" for n in range(30)))
     with worker_process("read_or_fail", **strict), worker_process("read_or_fail", **strict):
+        service.await_workers(2)
+        job_id = service.submit(*(f"image {n}" for n in range(30)))
         assert_finished_once(service, job_id, 30)
         eventually(lambda: service.scalar(failures) > before)
     assert {image.attempts for image in service.images(job_id)} == {1}

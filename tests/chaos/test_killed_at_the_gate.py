@@ -32,6 +32,7 @@ def test_worker_killed_with_requests_in_flight(service, worker_process, server, 
         worker_process("read_to_describe", **variables) as victim,
         worker_process("read_to_describe", **variables),
     ):
+        service.await_workers(2)
         job_id = service.submit(*(picture(n) for n in range(60)))
         eventually(lambda: _slots(service) == 4 and _workers_at_work(service) == 2)
         victim.kill()
@@ -53,6 +54,7 @@ def test_worker_frozen_with_requests_in_flight(service, worker_process, server, 
         worker_process("read_to_describe", **variables) as frozen,
         worker_process("read_to_describe", **variables) as other,
     ):
+        service.await_workers(2)
         job_id = service.submit(*(picture(n) for n in range(60)))
         eventually(lambda: _holders(service) == 2 and _workers_at_work(service) == 2)
         frozen.send_signal(signal.SIGSTOP)

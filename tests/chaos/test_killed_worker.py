@@ -30,6 +30,7 @@ def test_worker_killed_in_mid_batch(service, worker_process, eventually, reaped:
     """After kill -9 another worker goes on: where a supervisor tells of it long before the lease is over, else then."""
     lease_s = "3600" if reaped else "5"
     with worker_process("slow_image") as victim, worker_process("slow_image", ARACHNE_LEASE_S=lease_s):
+        service.await_workers(2)
         job_id = service.submit(*(f"image {n}" for n in range(60)))
         eventually(lambda: service.scalar("SELECT count(DISTINCT worker_id) FROM image WHERE state = 'running'") == 2)
         children = psutil.Process(victim.pid).children(recursive=True)
@@ -86,6 +87,7 @@ def test_terminated_worker_leaves_in_good_order(service, worker_process, eventua
 def test_frozen_worker_is_replaced_and_writes_nothing_late(service, worker_process, eventually) -> None:
     """A worker stopped for longer than its lease wakes up a zombie: its images are others', and it registers anew."""
     with worker_process("slow_image") as frozen, worker_process("slow_image", ARACHNE_LEASE_S="5"):
+        service.await_workers(2)
         job_id = service.submit(*(f"image {n}" for n in range(40)))
         eventually(lambda: service.scalar("SELECT count(DISTINCT worker_id) FROM image WHERE state = 'running'") == 2)
         frozen.send_signal(signal.SIGSTOP)
