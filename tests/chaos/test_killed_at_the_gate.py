@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from arachne.jobs.reconcile import release_worker
+from arachne.settings import Settings
 from tests.actors.test_describing import picture
 from tests.chaos.test_killed_worker import assert_finished_once
 from tests.standins.process import OllamaProcess
@@ -23,6 +24,12 @@ def server() -> Iterator[OllamaProcess]:
     """A model that takes its time."""
     with OllamaProcess(answer_s=0.3, parallel=16) as running:
         yield running
+
+
+@pytest.fixture
+def settings(settings: Settings, server: OllamaProcess) -> Settings:
+    """Those of a service with a model, so that what is submitted is known to wait for it."""
+    return settings.model_copy(update={"vlm_url": server.url, "vlm_api": "ollama"})
 
 
 def test_worker_killed_with_requests_in_flight(service, worker_process, server, eventually) -> None:
