@@ -174,7 +174,7 @@ def test_logs_lead_from_the_request_to_the_webhook_and_hold_no_secrets(
     with new_client_of(watched) as client:
         endpoint = client.api.post("/api/webhooks", json={"url": receiver.url(f"ops?q={query}")}).json()
         rotated = client.api.post(f"/api/webhooks/{endpoint['endpoint_id']}/rotate", json={}).json()
-        urls = [f"{picture_host.url(path)}?signature={query}" for path in ("/ops.png", "/ops.txt", "/gone")]
+        urls = [f"{picture_host.url(path)}?signature={query}" for path in ("/ops.png", "/ops.txt", "/ops-gone")]
         body = {
             "images": [{"url": url} for url in urls],
             "options": {"prompt": f"Look at {prompt}"},
