@@ -35,7 +35,7 @@ def read_to_describe(data: bytes, request: ReadRequest, second: object = None) -
 
 def slow_image(data: bytes, request: ReadRequest) -> Result:
     """The bytes as text, after a while."""
-    time.sleep(0.2)
+    lingering_image()
     return answer(data, request)
 
 
@@ -87,12 +87,12 @@ def surprising_image() -> None:
 def lethal_image() -> None:
     """Take the whole worker down, as the kernel does where memory is short."""
     os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(60)
+    hanging_image()  # until its end, which follows the worker's
 
 
 def lingering_image() -> None:
     """Take a while."""
-    time.sleep(1)
+    time.sleep(0.2)
 
 
 FAULTS = {
