@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 from arachne.audit import ERASURE_BEGUN, acting_in, is_on_record, record
 from arachne.errors import Conflict, NotFound, RequestError
 from arachne.ids import is_id, new_id
-from arachne.schemas.issuer import MAX_IDENTITY_CHARS
+from arachne.schemas.issuer import MAX_CLAIM_CHARS
 from arachne.schemas.tables import Account, ApiClient
 from arachne.schemas.token import CLIENT_SCOPES, Scope
 
@@ -97,8 +97,8 @@ def bind_account(session: Session, name: str, issuer: str | None, claim: str | N
     if (issuer is None) != (claim is None):
         raise RequestError("An account is bound by an issuer and a claim's value; give both.")
     for text in (issuer, claim):
-        if text is not None and not (0 < len(text) <= MAX_IDENTITY_CHARS and text.isprintable()):
-            raise RequestError(f"An issuer and a claim's value have 1 to {MAX_IDENTITY_CHARS} printable characters.")
+        if text is not None and not (0 < len(text) <= MAX_CLAIM_CHARS and text.isprintable()):
+            raise RequestError(f"An issuer and a claim's value have 1 to {MAX_CLAIM_CHARS} printable characters.")
     account = find_account(session, name)
     try:
         with session.begin_nested():

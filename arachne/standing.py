@@ -9,10 +9,11 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import Session, col, or_, select
 
 from arachne.audit import record
-from arachne.errors import AccountUnknown, InvalidToken, RequestError
+from arachne.errors import AccountUnknown, InvalidOptions, InvalidToken
+from arachne.schemas.issuer import MAX_CLAIM_CHARS
 from arachne.schemas.tables import Account, ApiClient, Plan, RevokedToken
 from arachne.settings import DAY_S
-from arachne.tokens.verification import MAX_CLAIM_CHARS, AccessToken
+from arachne.tokens import AccessToken
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,10 @@ def revoke_token(session: Session, issuer: str, jti: str) -> None:
     """The token of this issuer with this id is refused from now on, for longer than any token lives.
 
     Raises:
-        RequestError: this can't be a token's id.
+        InvalidOptions: this can't be a token's id.
     """
     if not 0 < len(jti) <= MAX_CLAIM_CHARS or not jti.isprintable():
-        raise RequestError("A token's id (`jti`) is printable text; give it or the whole token.")
+        raise InvalidOptions("A token's id (`jti`) is printable text; give it or the whole token.")
     expires_at = datetime.now(UTC) + timedelta(seconds=2 * DAY_S)
     statement = insert(RevokedToken).values(issuer=issuer, jti=jti, expires_at=expires_at)
     session.execute(statement.on_conflict_do_nothing())

@@ -50,8 +50,7 @@ def revoke(
     jti = token
     if token.count(".") == 2:
         read = read_token(token)
-        named, issuer = read.claims.get("jti"), issuer or read.issuer
-        jti = named if isinstance(named, str) else ""
+        jti, issuer = read.jti or "", issuer or read.issuer
     with session_on(settings) as session:
         revoke_token(session, issuer or settings.require_base_url().base_url, jti)
     say(f"{jti} is revoked.")

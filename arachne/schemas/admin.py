@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
+from arachne.schemas.issuer import MAX_CLAIM_CHARS
 from arachne.schemas.job import Moment
 from arachne.schemas.plan import NewPlan
 from arachne.schemas.queries import PageQuery
@@ -14,6 +15,7 @@ ActorKind = Literal["operator", "admin", "service"]
 # What a token may grant: `admin` is given by operators alone, so that no token can make more of itself.
 GrantableScope = Literal["vision:read", "vision:write", "webhooks:manage", "usage:read"]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
+Claim = Annotated[Text, Field(min_length=1, max_length=MAX_CLAIM_CHARS)]
 PlanName = Annotated[Text, Field(min_length=1, max_length=64)]
 
 
@@ -51,8 +53,8 @@ class RevocationRequest(_Wire):
     """Which token: itself, or its id (`jti`) with its issuer, which is this service unless said otherwise."""
 
     token: Annotated[Text, Field(max_length=16_384)] | None = None
-    jti: Annotated[Text, Field(min_length=1, max_length=255)] | None = None
-    issuer: Annotated[Text, Field(min_length=1, max_length=255)] | None = None
+    jti: Claim | None = None
+    issuer: Claim | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:

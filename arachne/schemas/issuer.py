@@ -11,7 +11,7 @@ from arachne.schemas.token import Scope
 Algorithm = Literal[
     "Ed25519", "EdDSA", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"
 ]  # fmt: skip
-MAX_IDENTITY_CHARS = 255
+MAX_CLAIM_CHARS = 255
 
 
 def _plain(text: str) -> str:
@@ -26,7 +26,7 @@ def _signed_by_key_pair(name: object) -> object:
     return name
 
 
-Plain = Annotated[str, Field(min_length=1, max_length=MAX_IDENTITY_CHARS), AfterValidator(_plain)]
+Plain = Annotated[str, Field(min_length=1, max_length=MAX_CLAIM_CHARS), AfterValidator(_plain)]
 
 
 class TrustedIssuer(BaseModel):

@@ -2,10 +2,7 @@
 
 from arachne.tokens.compact import UnverifiedToken, read_token
 from arachne.tokens.issuance import (
-    ALGORITHM,
-    OPERATOR,
     IssuedToken,
-    audience_of,
     issue_operator_token,
     issue_token,
 )
@@ -14,14 +11,11 @@ from arachne.tokens.remote_keys import RemoteKeys
 from arachne.tokens.verification import AccessToken, Issuer, require_algorithm, verify_token
 
 __all__ = [
-    "ALGORITHM",
-    "OPERATOR",
     "AccessToken",
     "IssuedToken",
     "Issuer",
     "RemoteKeys",
     "UnverifiedToken",
-    "audience_of",
     "issue_operator_token",
     "issue_token",
     "our_issuer",

@@ -26,8 +26,16 @@ class UnverifiedToken:
     @property
     def issuer(self) -> str | None:
         """Who is said to have signed it."""
-        issuer = self.claims.get("iss")
-        return issuer if isinstance(issuer, str) else None
+        return self._text("iss")
+
+    @property
+    def jti(self) -> str | None:
+        """Its id, as it says."""
+        return self._text("jti")
+
+    def _text(self, name: str) -> str | None:
+        claim = self.claims.get(name)
+        return claim if isinstance(claim, str) else None
 
 
 def read_token(text: str) -> UnverifiedToken:

@@ -10,6 +10,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import Key
 
 from arachne.errors import InvalidToken
+from arachne.schemas.issuer import MAX_CLAIM_CHARS
 from arachne.schemas.text import is_storable
 from arachne.schemas.token import SCOPES
 from arachne.settings import DAY_S
@@ -17,7 +18,6 @@ from arachne.tokens.compact import UnverifiedToken
 from arachne.tokens.issuance import ALGORITHM
 from arachne.tokens.key_sets import require_fit
 
-MAX_CLAIM_CHARS = 255
 CLOCK_SKEW_S = 30
 
 

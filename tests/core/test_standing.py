@@ -9,7 +9,7 @@ from sqlmodel import select
 
 from arachne import accounts
 from arachne.database import Database, Transaction
-from arachne.errors import AccountUnknown, InvalidToken, RequestError
+from arachne.errors import AccountUnknown, InvalidOptions, InvalidToken
 from arachne.schemas.tables import AuditLog
 from arachne.standing import Credential, Standing, check_standing, find_fallen, revoke_token
 
@@ -104,5 +104,5 @@ def test_revoking_twice_is_revoking_and_on_record(database: Database) -> None:
 
 @pytest.mark.parametrize("jti", ["", "x" * 256, "a\0b", "a\nb"])
 def test_what_can_not_be_an_id_is_not_revoked(database: Database, jti: str) -> None:
-    with pytest.raises(RequestError):
+    with pytest.raises(InvalidOptions):
         database.run(lambda tx: revoke_token(tx.session, OURS, jti))

@@ -14,6 +14,7 @@ from arachne.actors.maintenance import Housekeeping
 from arachne.database import Database
 from arachne.http.routes import all_resources
 from arachne.storage import open_storage
+from tests.core.forged_tokens import MISSING, Forge
 from tests.http.conftest import Service
 from tests.http.world import fill, make_world
 
@@ -186,8 +187,10 @@ async def test_a_revoked_token_and_a_withdrawn_key_end_tokens(service: Service) 
     assert (await service.client.get("/api/usage", headers=used)).status_code == 401
     jti = next(row["target"] for row in reversed(await rows(service)) if row["action"] == "token.revoke")
     assert jti.startswith("tok_")
-    for body in ({"token": "a.b.c"}, {}, {"token": second, "jti": "x"}):
-        assert (await ask(service, "POST", "/tokens/revoke", json=body)).status_code == 422
+    nameless = Forge().token(claims={"jti": MISSING})
+    for body in ({"token": "a.b.c"}, {"token": nameless}, {"jti": "a\nb"}, {}, {"token": second, "jti": "x"}):
+        refused = await ask(service, "POST", "/tokens/revoke", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid_options")
     kept = {"Authorization": f"Bearer {second}"}
     assert (await service.client.get("/api/usage", headers=kept)).status_code == 200
     kid = (await ask(service, "POST", "/keys/rotate")).json()["kid"]
