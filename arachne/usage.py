@@ -47,7 +47,7 @@ def report_usage(
         Conflict: the ledger has entries in several currencies.
     """
     first, last = span(start, end)
-    rows = list_usage(transaction, account_id, start=first, end=last, group=group)
+    rows = _sum(transaction, account_id, first, last, group)
     groups = [UsageGroup(**row.model_dump(include=set(UsageGroup.model_fields))) for row in rows]
     return UsageReport(
         start=first,
