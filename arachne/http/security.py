@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
+from arachne.http.described_headers import REQUEST_HEADERS, RESPONSE_HEADERS
 from arachne.settings import Settings
 
 HSTS_S = 365 * 86_400
@@ -18,11 +19,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_SENT = ("Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Prefer", "X-Request-Id")
-_READ = (
-    "ETag", "Idempotent-Replayed", "Location", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After",
-    "WWW-Authenticate", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-Request-Id",
-)  # fmt: skip
+_SENT = ("Authorization", "Content-Type", "X-Request-Id", *REQUEST_HEADERS)
 
 
 def common_headers(settings: Settings) -> Mapping[str, str]:
@@ -42,6 +39,6 @@ def allow_origins(app: ASGIApp, settings: Settings) -> ASGIApp:
         allow_methods=("GET", "HEAD", "POST", "PATCH", "DELETE"),
         allow_headers=_SENT,
         allow_credentials=False,
-        expose_headers=_READ,
+        expose_headers=tuple(RESPONSE_HEADERS),
         max_age=PREFLIGHT_S,
     )

@@ -90,6 +90,29 @@ async def test_pages_of_the_named_origins_may_call(start: Start) -> None:
             assert "access-control-allow-credentials" not in response.headers
 
 
+async def test_pages_may_send_and_read_every_header_that_the_description_names(start: Start) -> None:
+    async with start(cors_origins=[APP]) as service:
+        allowed = await service.client.options("/api/extract/image", headers={"Origin": APP} | PREFLIGHT)
+        described = await service.client.get("/openapi.json", headers={"Origin": APP})
+    document = described.json()
+    sent = {
+        parameter["name"].lower()
+        for path in document["paths"].values()
+        for method in path.keys() - {"parameters"}
+        for parameter in path[method].get("parameters", ())
+        if parameter["in"] == "header"
+    }
+    assert {"idempotency-key", "last-event-id"} < sent
+    assert sent | {"authorization", "content-type"} <= listed(allowed.headers["access-control-allow-headers"])
+    read = {name.lower() for name in document["components"]["headers"]}
+    assert {"content-disposition", "etag", "retry-after"} < read
+    assert read <= listed(described.headers["access-control-expose-headers"])
+
+
+def listed(header: str) -> set[str]:
+    return {name.strip().lower() for name in header.split(",")}
+
+
 async def test_all_origins_may_call_where_the_setting_says_so_but_never_with_cookies(start: Start) -> None:
     async with start(cors_origins=["*"]) as service:
         for response in (
