@@ -18,7 +18,7 @@ _URL = re.compile(
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal")
-_DEFAULT_PORTS = {"https": 443, "http": 80}
+DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ def check_url(url: str, policy: EgressPolicy) -> CheckedUrl:
     if match is None:
         raise InvalidUrl("Write the URL as https://host/path, without user name, spaces or fragment.")
     scheme = match["scheme"].lower()
-    if scheme not in _DEFAULT_PORTS or (scheme == "http" and not policy.allow_http):
+    if scheme not in DEFAULT_PORTS or (scheme == "http" and not policy.allow_http):
         raise InvalidUrl("Only https:// URLs are called; the operator can allow http:// (EGRESS_ALLOW_HTTP).")
-    port = _DEFAULT_PORTS[scheme] if match["port"] is None else int(match["port"])
+    port = DEFAULT_PORTS[scheme] if match["port"] is None else int(match["port"])
     if not 1 <= port <= 65535:
         raise InvalidUrl("The URL's port must be 1 to 65535.")
     host, is_address = _parse_host(match["host"].lower())

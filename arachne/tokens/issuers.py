@@ -7,14 +7,12 @@ from urllib.parse import urlsplit
 from arachne.errors import EgressBlocked, InvalidUrl, SetupError
 from arachne.net.addresses import Network
 from arachne.net.policy import AllowEntry, EgressPolicy
-from arachne.net.urls import check_url
+from arachne.net.urls import DEFAULT_PORTS, check_url
 from arachne.schemas.issuer import TrustedIssuer
 from arachne.settings import Settings
 from arachne.tokens.issuance import audience_of
 from arachne.tokens.remote_keys import RemoteKeys
 from arachne.tokens.verification import Issuer
-
-_DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def our_issuer(settings: Settings) -> Issuer:
@@ -59,7 +57,7 @@ def _policy(url: str, settings: Settings) -> EgressPolicy:
     """
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+        host, port = parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
     except ValueError:
         raise InvalidUrl("The URL can't be read.") from None
     entry = AllowEntry(_network(host) or host, port)
