@@ -10,7 +10,7 @@ WHERE state = 'pending'"""
 
 
 def cancel_pending(session: Session, endpoint_id: str, reason: str) -> int:
-    """Number of an endpoint's pending deliveries cancelled; one being sent now is logged but changes nothing more."""
+    """Number of an endpoint's pending deliveries cancelled; one being sent now still is a success if it arrives."""
     return _count(session, f"{_CANCEL} AND endpoint_id = :endpoint_id", reason=reason, endpoint_id=endpoint_id)
 
 

@@ -10,7 +10,6 @@ walk through the finished ones instead.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -75,7 +74,7 @@ FROM (SELECT 1) AS always LEFT JOIN claimed c ON true
 """)
 
 _LOAD = text("""
-SELECT d.message_id, d.endpoint_id, d.account_id, d.charged, d.redelivery, d.cause, d.created_at,
+SELECT d.message_id, d.endpoint_id, d.account_id, d.charged, d.redelivery, d.cause,
        m.type, m.body, m.job_id, job.request_id, job.traceparent, e.url, e.hidden,
        CASE WHEN e.hidden THEN a.webhook_secret ELSE e.secret END AS secret,
        ARRAY(SELECT sealed FROM unnest(CASE WHEN e.hidden THEN a.webhook_secrets_old ELSE e.secrets_old END,
@@ -104,13 +103,16 @@ class Claim:
     secrets: tuple[SealedSecret, ...]
     charged: int
     age_s: float
-    created_at: datetime
     cause: str = "event"
     is_test: bool = False
-    is_redelivery: bool = False
     job_id: str | None = None
     request_id: str | None = None
     traceparent: str | None = None
+
+    @property
+    def is_redelivery(self) -> bool:
+        """Whether it is sent beside its retry schedule."""
+        return self.cause == "redelivery"
 
     @property
     def ids(self) -> dict[str, str | None]:
@@ -182,10 +184,8 @@ def _claim(row: Row[Any], claim_id: UUID) -> Claim:
         secrets=tuple(SealedSecret(secret, purpose) for secret in sealed if secret is not None),
         charged=row.charged,
         age_s=row.age_s,
-        created_at=row.created_at,
         cause="redelivery" if row.redelivery else row.cause,
         is_test=row.type == "webhook.test",
-        is_redelivery=row.redelivery,
         job_id=row.job_id,
         request_id=row.request_id,
         traceparent=row.traceparent,

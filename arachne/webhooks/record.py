@@ -99,12 +99,13 @@ def _disable(session: Session, claim: Claim, reason: str) -> None:
 
 
 def _finish(session: Session, claim: Claim, decision: Decision) -> bool:
-    """Whether the claim still held."""
+    """Whether the claim still held. After an attempt beside the schedule, the schedule goes on where it was."""
+    resumes = decision.charged and claim.is_redelivery and decision.state == "pending"
     values = {
         "state": decision.state,
         "reason": decision.reason,
-        "on_schedule": int(decision.on_schedule),
-        "resumes": decision.resumes,
+        "on_schedule": int(decision.charged and not claim.is_redelivery),
+        "resumes": resumes,
         "delay_s": decision.delay_s,
         "message_id": claim.message_id,
         "endpoint_id": claim.endpoint_id,

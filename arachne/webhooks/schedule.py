@@ -18,17 +18,15 @@ _OURS_GIVE_UP_S = 7 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The delivery's next state. `charged`: the attempt tells of the endpoint's health.
+    """The delivery's next state. `charged`: the attempt counts, against the schedule and the endpoint's health.
 
-    `on_schedule`: it was one of the retry schedule. `resumes`: the delay holds only where that has no time kept.
+    One that is beside the schedule counts against health alone, and what was planned before it keeps its time.
     """
 
     state: Literal["pending", "succeeded", "failed"]
     delay_s: float | None = None
     reason: str | None = None
     charged: bool = True
-    on_schedule: bool = True
-    resumes: bool = False
     gone: bool = False
 
 
@@ -41,9 +39,9 @@ def decide(
 ) -> Decision:
     """What follows from an outcome: done, again after a delay, or given up."""
     if outcome.failure is None:
-        return Decision("succeeded", on_schedule=not claim.is_redelivery)
+        return Decision("succeeded")
     if claim.is_test:
-        return Decision("failed", reason="a test is sent once", charged=False, on_schedule=False)
+        return Decision("failed", reason="a test is sent once", charged=False)
     if outcome.failure == "ours":
         return _decide_ours(claim)
     return _decide_charged(claim, outcome, schedule_s, uniform)
@@ -52,25 +50,23 @@ def decide(
 def _decide_charged(
     claim: Claim, outcome: Outcome, schedule_s: Sequence[float], uniform: Callable[[float, float], float]
 ) -> Decision:
-    on_schedule = not claim.is_redelivery
     if outcome.failure == "blocked":
-        return Decision("failed", reason="the address may not be called", on_schedule=on_schedule)
+        return Decision("failed", reason="the address may not be called")
     if outcome.status_code == 410:  # disabling cancels what is pending; a job's own endpoint is never disabled
         state: Literal["pending", "failed"] = "failed" if claim.hidden else "pending"
-        return Decision(state, delay_s=0, reason="the receiver answered 410 Gone", gone=True, on_schedule=on_schedule)
-    slot = claim.charged if on_schedule else max(claim.charged - 1, 0)  # a redelivery leaves the schedule where it is
+        return Decision(state, delay_s=0, reason="the receiver answered 410 Gone", gone=True)
+    # A redelivery leaves the schedule where it is.
+    slot = max(claim.charged - 1, 0) if claim.is_redelivery else claim.charged
     if slot >= len(schedule_s):
-        return Decision("failed", reason="every retry failed", on_schedule=on_schedule)
-    delay_s = retry_delay(schedule_s[slot], outcome.retry_after, outcome.at, uniform)
-    return Decision("pending", delay_s=delay_s, on_schedule=on_schedule, resumes=not on_schedule)
+        return Decision("failed", reason="every retry failed")
+    return Decision("pending", delay_s=retry_delay(schedule_s[slot], outcome.retry_after, outcome.at, uniform))
 
 
 def _decide_ours(claim: Claim) -> Decision:
     """Our own faults are tried again at growing distances and charged to nobody."""
     if claim.age_s > _OURS_GIVE_UP_S:
-        return Decision("failed", reason="it could not be sent from here", charged=False, on_schedule=False)
-    delay_s = min(max(claim.age_s / 4, _OURS_LEAST_S), _OURS_MOST_S)
-    return Decision("pending", delay_s=delay_s, charged=False, on_schedule=False)
+        return Decision("failed", reason="it could not be sent from here", charged=False)
+    return Decision("pending", delay_s=min(max(claim.age_s / 4, _OURS_LEAST_S), _OURS_MOST_S), charged=False)
 
 
 def retry_delay(

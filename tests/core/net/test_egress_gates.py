@@ -8,7 +8,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from ipaddress import ip_address
 from uuid import uuid4
 
@@ -55,7 +54,7 @@ async def send_webhook(session: aiohttp.ClientSession, policy: EgressPolicy, url
     secret = SealedSecret(seal(BOX, new_secret(), endpoint_purpose("whe_1")), endpoint_purpose("whe_1"))
     claim = Claim(
         claim_id=uuid4(), message_id="msg_1", endpoint_id="whe_1", account_id="acc_1", event="job.completed", url=url,
-        hidden=False, body=b"{}", secrets=(secret,), charged=0, age_s=0, created_at=datetime.now(UTC),
+        hidden=False, body=b"{}", secrets=(secret,), charged=0, age_s=0,
     )  # fmt: skip
     return (await attempt(session, policy, BOX, claim)).failure
 

@@ -17,9 +17,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SCHEDULE = Settings().webhook_retry_seconds
 
 
-def claim(
-    charged: int = 0, *, hidden: bool = False, age_s: float = 0, is_test: bool = False, is_redelivery: bool = False
-) -> Claim:
+def claim(charged: int = 0, *, hidden: bool = False, age_s: float = 0, is_test: bool = False) -> Claim:
     """A delivery with so many attempts of its schedule behind it."""
     return Claim(
         claim_id=uuid4(),
@@ -33,9 +31,7 @@ def claim(
         secrets=(),
         charged=charged,
         age_s=age_s,
-        created_at=NOW,
         is_test=is_test,
-        is_redelivery=is_redelivery,
     )
 
 
