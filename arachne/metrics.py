@@ -17,8 +17,8 @@ from prometheus_client.registry import Collector
 from arachne.errors import VlmError
 
 REGISTRY = CollectorRegistry()
-PROCESS = ProcessCollector(registry=REGISTRY)
-PLATFORM = PlatformCollector(registry=REGISTRY)
+ProcessCollector(registry=REGISTRY)
+PlatformCollector(registry=REGISTRY)
 METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS"})
 CLIENT_LEFT = 499
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)

@@ -48,7 +48,7 @@ class Done:
     question: DescribeRequest | None = None
 
 
-def prepare(parent_pid: int, memory_bytes: int, _read: Read, form: logs.LogForm | None = None) -> None:
+def prepare(parent_pid: int, memory_bytes: int, _read: Read, form: logs.LogForm | None) -> None:
     """Bind this process to its parent, its memory and its log.
 
     `_read` comes along so that its modules are loaded by now.
