@@ -52,6 +52,35 @@ def test_a_wrong_value_names_its_variable(monkeypatch: pytest.MonkeyPatch, name:
         Settings.load()
 
 
+def test_what_is_promised_holds_where_nothing_is_set() -> None:
+    """Clients and integrators rely on these: limits, sizes, the retries of a webhook, how long things are kept."""
+    minute, hour, day, mib = 60, 3600, 86_400, 2**20
+    promised = {
+        "vision_rate_limit": "20/minute",
+        "image_rate_limit": "600/minute",
+        "read_rate_limit": "1200/minute",
+        "other_rate_limit": "300/minute",
+        "max_image_bytes": 20 * mib,
+        "max_image_pixels": 50_000_000,
+        "max_images_per_job": 500,
+        "max_request_bytes": 256 * mib,
+        "max_json_bytes": 32 * mib,
+        "idempotency_ttl_s": day,
+        "webhook_timeout_s": 15,
+        "webhook_retry_seconds": [
+            5, 5 * minute, 30 * minute, 2 * hour, 5 * hour, 10 * hour, 14 * hour, 20 * hour, 24 * hour,
+        ],
+        "webhook_disable_after_s": 5 * day,
+        "webhook_inline_bytes": 20_000,
+        "cache_scope": "account",
+        "metrics_host": "127.0.0.1",
+        "soft_time_limit_s": 100,
+        "hard_time_limit_s": 120,
+        "stage_images": 50,
+    }  # fmt: skip
+    assert Settings.load().model_dump(include=set(promised)) == promised
+
+
 def test_overrides_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Command-line flags beat variables; flags that were not given don't."""
     monkeypatch.setenv("ARACHNE_PORT", "1234")

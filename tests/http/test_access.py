@@ -87,6 +87,19 @@ def test_scopes_are_those_of_the_contract() -> None:
     }
 
 
+def test_limits_are_those_of_the_contract() -> None:
+    """What makes a job counts as a submission, a retry too; looking at jobs as reading; all else as neither."""
+
+    def expected(path: str, method: str) -> str:
+        if method == "POST" and path.rsplit("/", 1)[1] in {"image", "images", "retry"}:
+            return "vision"
+        return "reads" if method == "GET" and path.startswith("/api/extract/image-jobs") else "other"
+
+    assert {(path, method): operation.policy for path, method, operation in GUARDED} == {
+        (path, method): expected(path, method) for path, method, _ in GUARDED
+    }
+
+
 async def test_another_accounts_objects_do_not_exist(service: Service) -> None:
     """Every route that names something, called by another account: 404, and by its own account anything else.
 
