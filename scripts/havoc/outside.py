@@ -5,16 +5,15 @@ Receivers are as receivers are: now and then one fails, and now and then one tak
 
 import asyncio
 import json
-import threading
-from dataclasses import dataclass, field
-from typing import Self
+from dataclasses import dataclass
 
 from aiohttp import web
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from tests.standins.served import Served
+
 FAILS_EVERY, LINGERS_EVERY = 7, 11  # requests
 LINGERS_S = 2.0
-MAX_BODY_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,48 +34,24 @@ class Arrival:
         return kind, data["job_id"], image_id
 
 
-@dataclass
-class Outside:
-    """Serves from `with` to its end. `secrets` are those of the receivers, by path; `pages` what the host shows."""
+class Outside(Served):
+    """`secrets` are those of the receivers, by path; `pages` what the host shows."""
 
-    secrets: dict[str, str] = field(default_factory=dict)
-    pages: dict[str, bytes] = field(default_factory=dict)
-    arrivals: list[Arrival] = field(default_factory=list)
-    port: int = 0
-    _asked: int = 0
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
-    _ready: threading.Event = field(default_factory=threading.Event)
-    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self) -> None:
+        super().__init__()
+        self.secrets: dict[str, str] = {}
+        self.pages: dict[str, bytes] = {}
+        self.arrivals: list[Arrival] = []
+        self._asked = 0
 
     def url(self, path: str) -> str:
         """The URL of a path."""
         return f"http://127.0.0.1:{self.port}{path}"
 
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
-        self._thread.start()
-        self._ready.wait()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-        self._loop.close()
-
-    async def _serve(self) -> None:
-        application = web.Application(client_max_size=MAX_BODY_BYTES)
-        application.router.add_post("/{path:.*}", self._receive)
-        application.router.add_get("/{path:.*}", self._show)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
-        await site.start()
-        self.port = int(runner.addresses[0][1])
-        self._ready.set()
-        await self._stop.wait()
-        await runner.cleanup()
-
-    async def _show(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.Response:
+        """A page, or what a receiver says of a webhook."""
+        if request.method == "POST":
+            return await self._receive(request)
         page = self.pages.get(request.path)
         return web.Response(status=404) if page is None else web.Response(body=page, content_type="image/png")
 

@@ -20,8 +20,8 @@ from scripts.havoc.house import House, open_house, wait_until
 from scripts.havoc.leftovers import find_leftovers, judge_files
 from scripts.havoc.orders import Order, plan_orders
 from scripts.havoc.outside import Outside
-from scripts.havoc.ports import free_ports
 from scripts.havoc.verdict import Record, judge_answers, judge_events, judge_jobs
+from tests.standins.ports import free_ports
 
 CREW = {"api": 2, "gpu": 2, "io": 2, "scheduler": 2}
 CLIENTS = 3

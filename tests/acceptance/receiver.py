@@ -1,13 +1,14 @@
 """A webhook receiver on loopback that keeps what it gets."""
 
 import queue
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 
+from aiohttp import web
 from standardwebhooks import Webhook
+
+from tests.standins.served import Served
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,12 @@ class Delivery:
         return event
 
 
-class Receiver:
+class Receiver(Served):
     """Answers 204 to every POST."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._queues: dict[str, queue.Queue[Delivery]] = {}
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self.port = int(self._server.server_address[1])
 
     def url(self, name: str) -> str:
         """A URL of its own for one test."""
@@ -47,27 +46,10 @@ class Receiver:
         waiting = self._queues[f"/{name}"]
         return [waiting.get_nowait() for _ in range(waiting.qsize())]
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        queues = self._queues
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                body = self.rfile.read(int(self.headers["content-length"]))
-                if self.path in queues:
-                    queues[self.path].put(Delivery(self.path, headers, body))
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        return Handler
+    async def answer(self, request: web.Request) -> web.Response:
+        """204, once it is kept."""
+        body = await request.read()
+        if waiting := self._queues.get(request.path_qs):
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            waiting.put(Delivery(request.path_qs, headers, body))
+        return web.Response(status=204)

@@ -1,23 +1,21 @@
 """What operators see of the whole product: logs without secrets, traces over all processes, metrics that add up."""
 
-import gzip
 import json
 import os
 import secrets
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import pytest
+from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from prometheus_client.parser import text_string_to_metric_families
@@ -26,6 +24,7 @@ from tests.acceptance.conftest import Client, Product, new_client_of, running_pr
 from tests.acceptance.picture_host import PictureHost
 from tests.acceptance.receiver import Receiver
 from tests.acceptance.test_product import JOBS, MANY, ONE, distinct, screenshots
+from tests.standins.served import Served
 
 PARTS = ("api", "worker-gpu", "worker-io", "scheduler")
 OTHER_API = 10  # ports above the first one's
@@ -47,45 +46,28 @@ def base_port() -> int:
     return free_base()
 
 
-class Collector:
-    """Takes spans over OTLP, on loopback."""
+class Collector(Served):
+    """Takes spans over OTLP."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.spans: list[tuple[str, Span]] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def url(self) -> str:
+        """Where to send them."""
+        return f"http://127.0.0.1:{self.port}"
 
     def of(self, trace_id: str) -> dict[str, str]:
         """The service that made each span of a trace, by the span's name."""
         return {span.name: service for service, span in list(self.spans) if span.trace_id.hex() == trace_id}
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        spans = self.spans
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
-                for told in ExportTraceServiceRequest.FromString(body).resource_spans:
-                    names = [one.value.string_value for one in told.resource.attributes if one.key == "service.name"]
-                    spans.extend((names[0], span) for scope in told.scope_spans for span in scope.spans)
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        return Handler
+    async def answer(self, request: web.Request) -> web.Response:
+        """200, once they are kept."""
+        for told in ExportTraceServiceRequest.FromString(await request.read()).resource_spans:
+            names = [one.value.string_value for one in told.resource.attributes if one.key == "service.name"]
+            self.spans.extend((names[0], span) for scope in told.scope_spans for span in scope.spans)
+        return web.Response()
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from arachne.accounts import create_account
 from arachne.schemas.token import CLIENT_SCOPES
 from arachne.secretbox import open_secret_box
 from arachne.tokens import issue_operator_token
-from tests.machines.machine import free_port
 from tests.machines.waiting import eventually
+from tests.standins.ports import free_port
 
 API = "from arachne.http import server; server.serve(Settings.load())"
 NAME = "acme"

@@ -4,64 +4,46 @@ import asyncio
 import json
 import os
 import signal
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import pytest
+from aiohttp import web
 from sqlalchemy import text
 
 from arachne.jobs.fetch_claim import PER_HOST
 from arachne.jobs.reconcile import release_worker
 from tests.core.fetching.conftest import png
+from tests.standins.served import Served
 
 pytestmark = pytest.mark.chaos
 IO = "io.run(Settings.load())"
 NUMBER = 3 * PER_HOST
 
 
-@dataclass
-class HangingHost:
-    """A host on loopback that hangs until `release`; then it answers with a picture for each path."""
+class HangingHost(Served):
+    """A host that hangs until `release`; then it answers with a picture for each path."""
 
-    port: int = 0
-    asked: list[str] = field(default_factory=list)
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
-    released: asyncio.Event = field(default_factory=asyncio.Event)
-    ready: threading.Event = field(default_factory=threading.Event)
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self._released = asyncio.Event()
 
     def release(self) -> None:
         """Answer from now on."""
-        self.loop.call_soon_threadsafe(self.released.set)
+        self.soon(self._released.set)
 
-    async def serve(self, stop: asyncio.Event) -> None:
-        """Answer until `stop`."""
-        server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        self.ready.set()
-        await stop.wait()
-        server.close()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
-        self.asked.append(path)
-        await self.released.wait()
-        body = png(int(path.strip("/")))
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
-        writer.close()
+    async def answer(self, request: web.Request) -> web.Response:
+        """A picture, in the end."""
+        self.asked.append(request.path)
+        await self._released.wait()
+        return web.Response(body=png(int(request.path.strip("/"))))
 
 
 @pytest.fixture
 def host() -> Iterator[HangingHost]:
     """A host that hangs."""
-    made, stop = HangingHost(), asyncio.Event()
-    thread = threading.Thread(target=made.loop.run_until_complete, args=(made.serve(stop),))
-    thread.start()
-    assert made.ready.wait(10)
-    yield made
-    made.loop.call_soon_threadsafe(stop.set)
-    thread.join()
-    made.loop.close()
+    with HangingHost() as running:
+        yield running
 
 
 def variables_for(host: HangingHost) -> dict[str, str]:

@@ -20,6 +20,7 @@ from arachne.exposition import Disk, exposed
 from arachne.jobs import gauges
 from arachne.metrics import CATALOG, REGISTRY, metrics_table
 from arachne.spool import Spool, SpoolBudget
+from tests.standins.ports import free_port
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 BOUNDED = {"method", "route", "status", "outcome", "stage", "level", "state", "kind", "folder"}
@@ -28,12 +29,6 @@ BOUNDED = {"method", "route", "status", "outcome", "stage", "level", "state", "k
 def value(name: str, **labels: str) -> float:
     """What the process has counted."""
     return REGISTRY.get_sample_value(name, labels) or 0.0
-
-
-def free_port() -> int:
-    """A port nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def scraped(port: int) -> dict[str, float]:

@@ -4,7 +4,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 import httpx
 
 from tests.machines.waiting import eventually
+from tests.standins.ports import free_port
 
 PUBLIC_URL = "http://arachne.test"
 RATE = "1000000/minute"
@@ -135,13 +135,6 @@ def token(api: httpx.Client, account: Mapping[str, str]) -> dict[str, str]:
     answer = api.post("/api/auth/token", data={"grant_type": "client_credentials"}, auth=credentials)
     assert answer.status_code == 200, answer.text
     return {"Authorization": f"Bearer {answer.json()['access_token']}"}
-
-
-def free_port() -> int:
-    """A port nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:

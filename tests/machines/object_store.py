@@ -12,8 +12,8 @@ import httpx
 import psutil
 from botocore.config import Config
 
-from tests.machines.machine import free_port
 from tests.machines.waiting import eventually
+from tests.standins.ports import free_port
 
 BUCKET, REGION = "pictures", "eu-north-1"
 KEY_ID, SECRET = "AKIATESTTESTTESTTEST", "a secret of the tests"

@@ -11,3 +11,8 @@ def free_ports(number: int) -> list[int]:
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [int(one.getsockname()[1]) for one in sockets]
+
+
+def free_port() -> int:
+    """One such port."""
+    return free_ports(1)[0]
