@@ -2,11 +2,13 @@
 
 import random
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import aiohttp
 
 from arachne.errors import EgressBlocked, FetchFailed, InvalidUrl
 from arachne.net.failures import classify
+from arachne.net.retry_after import parse_retry_after
 from arachne.schemas.webhook import Failure
 
 RETRY_DELAYS_S = (1.0, 5.0)  # before the second and the third try
@@ -68,6 +70,6 @@ def _describe(error: Exception) -> tuple[str, str, bool]:
 def _delay_s(error: Exception, attempts: int) -> float:
     delay_s = RETRY_DELAYS_S[attempts] * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  # spreads tries
     wanted = error.retry_after if isinstance(error, AnswerRejectedError) else None
-    if wanted is not None and wanted.isascii() and wanted.isdigit():
-        return max(delay_s, min(float(wanted[:9]), MAX_RETRY_AFTER_S))
-    return delay_s
+    if wanted is None:
+        return delay_s
+    return max(delay_s, min(parse_retry_after(wanted, datetime.now(UTC)), MAX_RETRY_AFTER_S))

@@ -1,13 +1,12 @@
 """Phase five of a delivery, a pure decision: what an outcome means for the delivery, and when to try again."""
 
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import Literal
 
+from arachne.net.retry_after import parse_retry_after
 from arachne.webhooks.claim import Claim
 from arachne.webhooks.sending import Outcome
 
@@ -76,22 +75,3 @@ def retry_delay(
     if retry_after is None:
         return slot_s * uniform(1 - JITTER, 1 + JITTER)
     return min(max(parse_retry_after(retry_after, now), slot_s), 2 * slot_s)
-
-
-def parse_retry_after(value: str, now: datetime) -> float:
-    """The seconds a `Retry-After` asks for, possibly infinite; 0 for what can't be read."""
-    try:
-        seconds = float(value)
-    except ValueError:
-        return _seconds_until(value, now)
-    return 0.0 if math.isnan(seconds) else max(seconds, 0.0)
-
-
-def _seconds_until(value: str, now: datetime) -> float:
-    try:
-        moment = parsedate_to_datetime(value)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return max((moment - now).total_seconds(), 0.0)
-    except (ValueError, OverflowError, TypeError, IndexError):
-        return 0.0

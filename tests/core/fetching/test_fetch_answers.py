@@ -189,9 +189,10 @@ async def test_a_host_that_is_too_slow_is_asked_three_times(fetching: Fetching, 
     assert "(timeout)" in (image.error_message or "")
 
 
-async def test_a_failed_try_waits_before_the_next(fetching: Fetching, site: Site) -> None:
+@pytest.mark.parametrize("wanted", ["7200", "Fri, 31 Dec 9999 23:59:59 GMT"])
+async def test_a_failed_try_waits_before_the_next(fetching: Fetching, site: Site, wanted: str) -> None:
     """Its row says until when, at least as long as the server asks for within a minute; nobody holds it meanwhile."""
-    site.pages["/a.png"] = answer(503, Retry_After="7200")
+    site.pages["/a.png"] = answer(503, Retry_After=wanted)
     [image] = await fetching.fetch(site.url("/a.png"))
     assert (image.state, image.fetch_attempts, image.worker_id) == ("fetching", 1, None)
     [wait_s] = await fetching.column("SELECT extract(epoch FROM fetch_at - now())::float8 FROM image")

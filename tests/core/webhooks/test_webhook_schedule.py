@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arachne.net.retry_after import parse_retry_after
 from arachne.schemas.webhook import Failure
 from arachne.settings import Settings
 from arachne.webhooks.claim import Claim
-from arachne.webhooks.schedule import decide, parse_retry_after
+from arachne.webhooks.schedule import decide
 from arachne.webhooks.sending import Outcome
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
