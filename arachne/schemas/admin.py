@@ -2,18 +2,17 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
 
+from arachne.schemas.instants import Instant
 from arachne.schemas.issuer import MAX_CLAIM_CHARS
 from arachne.schemas.job import Moment
 from arachne.schemas.plan import NewPlan
 from arachne.schemas.queries import PageQuery
 from arachne.schemas.text import Text
-from arachne.schemas.token import CLIENT_SCOPES, Scope
+from arachne.schemas.token import CLIENT_SCOPES, GrantableScope, Scope
 
 ActorKind = Literal["operator", "admin", "service"]
-# What a token may grant: `admin` is given by operators alone, so that no token can make more of itself.
-GrantableScope = Literal["vision:read", "vision:write", "webhooks:manage", "usage:read"]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
 Claim = Annotated[Text, Field(min_length=1, max_length=MAX_CLAIM_CHARS)]
 PlanName = Annotated[Text, Field(min_length=1, max_length=64)]
@@ -40,13 +39,13 @@ class ClientRequest(_Wire):
     """A further client of an account."""
 
     name: Name = "default"
-    scopes: Annotated[list[GrantableScope], Field(min_length=1, max_length=4)] = [*CLIENT_SCOPES]  # type: ignore[list-item]
+    scopes: Annotated[list[GrantableScope], Field(min_length=1, max_length=4)] = [*CLIENT_SCOPES]
 
 
 class SecretRequest(_Wire):
     """For how long the old secret goes on working beside the new one, seconds."""
 
-    grace_seconds: Annotated[int, Field(ge=0, le=30 * 86_400)] = 86_400
+    grace_seconds: Annotated[StrictInt, Field(ge=0, le=30 * 86_400)] = 86_400
 
 
 class RevocationRequest(_Wire):
@@ -66,7 +65,7 @@ class RevocationRequest(_Wire):
 class KeyRotationRequest(_Wire):
     """Whether the tokens of the former keys are refused, as after a leak, or stay valid until they expire."""
 
-    withdraw: bool = False
+    withdraw: StrictBool = False
 
 
 class AuditQuery(PageQuery):
@@ -74,7 +73,7 @@ class AuditQuery(PageQuery):
 
     account_id: Annotated[Text, Field(max_length=64)] | None = None
     action: Annotated[Text, Field(max_length=64)] | None = None
-    since: AwareDatetime | None = None
+    since: Instant | None = None
 
 
 class AccountView(_Wire):

@@ -5,7 +5,10 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-Scope = Literal["vision:read", "vision:write", "webhooks:manage", "usage:read", "admin"]
+# What a token may grant: `admin` is given by operators alone, so that no token can make more of itself.
+GrantableScope = Literal["vision:read", "vision:write", "webhooks:manage", "usage:read"]
+Scope = Literal[GrantableScope, "admin"]
+CLIENT_SCOPES: tuple[GrantableScope, ...] = get_args(GrantableScope)  # what a client is granted when it is made
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 SCOPE_MEANINGS: Mapping[Scope, str] = {
     "vision:read": "Jobs, results, events and models, to be read",
@@ -14,8 +17,6 @@ SCOPE_MEANINGS: Mapping[Scope, str] = {
     "usage:read": "What the account used, and its statements",
     "admin": "Accounts, clients, plans, keys and the record of what was done",
 }
-# What a client is granted when it is made; `admin` has to be given on purpose.
-CLIENT_SCOPES: tuple[Scope, ...] = ("vision:read", "vision:write", "webhooks:manage", "usage:read")
 
 
 class _Wire(BaseModel):

@@ -194,7 +194,33 @@ async def test_a_revoked_token_and_a_withdrawn_key_end_tokens(service: Service) 
     kept = {"Authorization": f"Bearer {second}"}
     assert (await service.client.get("/api/usage", headers=kept)).status_code == 200
     kid = (await ask(service, "POST", "/keys/rotate")).json()["kid"]
-    assert (await service.client.get("/.well-known/jwks.json")).json()["keys"][0]["kid"] == kid
+    published = (await service.client.get("/.well-known/jwks.json")).json()["keys"]
+    assert (published[0]["kid"], len(published)) == (kid, 2)
+    assert (await service.client.get("/api/usage", headers=kept)).status_code == 200
+    kid = (await ask(service, "POST", "/keys/rotate", json={"withdraw": True})).json()["kid"]
+    assert [key["kid"] for key in (await service.client.get("/.well-known/jwks.json")).json()["keys"]] == [kid]
+    await ask(service, "GET", "/plans")  # by a token of an unknown key, which makes it look
+    assert (await service.client.get("/api/usage", headers=kept)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/keys/rotate", {"withdraw": "yes"}),
+        ("POST", "/keys/rotate", {"withdraw": 1}),
+        ("POST", "/clients/CLIENT/rotate", {"grace_seconds": True}),
+        ("POST", "/clients/CLIENT/rotate", {"grace_seconds": "60"}),
+        ("GET", "/audit?since=0", None),
+        ("GET", "/audit?since=2026-01-01", None),
+        ("GET", "/audit?since=2026-01-01T00:00:00", None),
+    ],
+)
+async def test_a_slip_is_not_read_as_something_else(service: Service, method: str, path: str, body: Any) -> None:
+    """As for everybody's requests: no word is a yes, no number a time, and nothing is done."""
+    account = await service.account("other")
+    refused = await ask(service, method, path.replace("CLIENT", account.client_id), json=body)
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_options")
+    assert not [row for row in await rows(service) if row["action"].endswith("rotate")]
 
 
 @pytest.mark.parametrize(
