@@ -13,8 +13,10 @@ from arachne.cache.audit import drop_stale
 from arachne.cache.local import VisionCache
 from arachne.database import Database, Transaction
 from arachne.errors import Unavailable
+from arachne.net.complaints import Complaints
 
 log = logging.getLogger(__name__)
+_complaints = Complaints(log)
 TICK_S = 5.0
 WHOLE_S = 3600.0
 # Each erasure is looked at for so long: a result that was finished before it may be put into the file after it.
@@ -68,7 +70,7 @@ class ErasureWatch:
             try:
                 self.look()
             except Unavailable as error:
-                log.warning("erased results leave the cache later: %s", error.message)
+                _complaints.tell("erased results leave the cache later", error)
             except Exception:  # whatever it is, the next look may pass
                 log.exception("erased results could not be looked for; it is tried again")
 

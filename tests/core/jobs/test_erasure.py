@@ -1,16 +1,19 @@
 """Jobs erased on request: nothing of them is left, whoever is at work on them, and nothing of others is lost."""
 
 from pathlib import Path
+from threading import Semaphore
 
 import pytest
 
-from arachne.cache import CacheKey, VisionCache
+from arachne.cache import CacheKey, VisionCache, erased
 from arachne.cache.erased import ErasureWatch
+from arachne.database import Database
 from arachne.errors import Gone, NotFound, OriginalsErased, Unavailable
 from arachne.jobs.erasure import continue_erasures, erase_job, request_erasure
 from arachne.jobs.finish import LOST
 from arachne.jobs.retention import sweep_original
 from arachne.jobs.submit import NewImage, NewJob, reserve_blobs, submit
+from arachne.net.complaints import Complaints
 from arachne.schemas.options import Options
 from arachne.secretbox import SecretBox
 from tests.core.jobs.erasing import TEXT, digest_of, erase, everything, finish
@@ -153,3 +156,21 @@ def test_a_file_that_was_away_for_long_is_looked_through(queue, tmp_path: Path) 
     cache.put(CacheKey(queue.account(), "ab" * 32, "none", "p", "o"), "res_long_gone", b"{}")
     assert ErasureWatch(queue.database, cache).look() == 1
     cache.close()
+
+
+def test_an_outage_of_the_database_is_told_once(tmp_path: Path, monkeypatch, caplog) -> None:
+    """However often it is looked meanwhile; the log has room for the rest."""
+    monkeypatch.setattr(erased, "_complaints", Complaints(erased.log))
+    database, cache = Database("postgresql://127.0.0.1:1/nothing"), VisionCache(tmp_path / "c.db", max_bytes=10**7)
+    watch, looks = ErasureWatch(database, cache, tick_s=0.001), Semaphore(0)
+    look = watch.look
+    monkeypatch.setattr(watch, "look", lambda: looks.release() or look())
+    watch.start()
+    for _ in range(4):
+        assert looks.acquire(timeout=60)
+    watch.stop()
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        "erased results leave the cache later for a Unavailable"
+    ]
+    cache.close()
+    database.close()
