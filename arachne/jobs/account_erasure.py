@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sqlalchemy import Result, TextClause, text
+from sqlalchemy import TextClause, text
 
 from arachne.accounts import find_account
 from arachne.audit import ERASURE_BEGUN, ERASURE_DONE, OPERATOR, SERVICE, Actor, act_as, is_on_record, record
@@ -72,8 +72,8 @@ UPDATE usage_entry SET subject = '' WHERE entry_id = ANY(ARRAY(
 # A command erases by itself; what it left is gone on with once it has surely ended.
 _TO_ERASE = text("""
 SELECT account_id FROM audit_log begun
-WHERE action = 'account.erase' AND (actor = 'admin' OR at < now() - interval '1 hour')
-  AND NOT EXISTS (SELECT 1 FROM audit_log ended WHERE ended.account_id = begun.account_id AND action = 'account.erased')
+WHERE action = :begun AND (actor = 'admin' OR at < now() - interval '1 hour')
+  AND NOT EXISTS (SELECT 1 FROM audit_log ended WHERE ended.account_id = begun.account_id AND action = :done)
 ORDER BY audit_id
 """)
 
@@ -137,7 +137,8 @@ def close_account(transaction: Transaction, name: str, actor: Actor) -> str:
 
 def continue_account_erasures(database: Database, storage: Storage, settings: Settings) -> int:
     """Number of accounts found that were still to be erased; what can't be erased now is left to the next time."""
-    account_ids = database.run(lambda transaction: list(transaction.session.scalars(_TO_ERASE)))
+    acts = {"begun": ERASURE_BEGUN, "done": ERASURE_DONE}
+    account_ids = database.run(lambda transaction: list(transaction.session.scalars(_TO_ERASE, acts)))
     for account_id in account_ids:
         with suppress(Unavailable, NotFound):
             erase_account(database, storage, settings, account_id, actor=SERVICE)
@@ -222,5 +223,4 @@ def _repeat(database: Database, step: Callable[..., int], *values: object) -> in
 
 
 def _execute(transaction: Transaction, statement: TextClause, /, **values: str | int | Sequence[str]) -> int:
-    found: Result[tuple[()]] = transaction.session.execute(statement, values)
-    return int(found.rowcount)  # type: ignore[attr-defined]
+    return transaction.session.connection().execute(statement, values).rowcount

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
-from sqlalchemy import Result, text
+from sqlalchemy import text
 
 from arachne.database import Database, Transaction
 from arachne.errors import NotFound, Unavailable
@@ -170,8 +170,7 @@ def _strip_images(transaction: Transaction, job_id: str, after: str) -> str | No
 
 def _drop_images(transaction: Transaction, job_id: str) -> int:
     """Number of rows dropped; without any left the job is a tombstone and no more."""
-    found: Result[tuple[()]] = transaction.session.execute(_DROP_IMAGES, {"job_id": job_id, "batch": BATCH})
-    dropped = int(found.rowcount)  # type: ignore[attr-defined]
+    dropped = transaction.session.connection().execute(_DROP_IMAGES, {"job_id": job_id, "batch": BATCH}).rowcount
     if not dropped:
         transaction.session.execute(_DONE, {"job_id": job_id})
     return dropped

@@ -212,4 +212,4 @@ def _alone(transaction: Transaction) -> bool:
 
 
 def _affected(transaction: Transaction, statement: TextClause) -> int:
-    return int(transaction.session.execute(statement, {"batch": _BATCH}).rowcount)  # type: ignore[attr-defined]
+    return transaction.session.connection().execute(statement, {"batch": _BATCH}).rowcount

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sqlalchemy import Result, TextClause, text
+from sqlalchemy import TextClause, text
 
 from arachne.database import AsyncDatabase, Database, Transaction
 from arachne.settings import Settings
@@ -172,5 +172,4 @@ def _hold_unused(transaction: Transaction, digest: str, values: Mapping[str, flo
 
 
 def _affected(transaction: Transaction, statement: TextClause, **values: float) -> int:
-    found: Result[tuple[()]] = transaction.session.execute(statement, {"batch": BATCH, **values})
-    return int(found.rowcount)  # type: ignore[attr-defined]
+    return transaction.session.connection().execute(statement, {"batch": BATCH, **values}).rowcount
