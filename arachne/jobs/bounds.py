@@ -28,13 +28,13 @@ def keep_within_bounds(transaction: Transaction, rows: Sequence[Row[Any]], limit
     """
     taken = Counter(row.account_id for row in rows)
     bounds = {row.account_id: row.max_in_flight for row in rows}
-    near = [
+    near = {
         row.account_id for row in rows if row.n + taken[row.account_id] + _CLAIMS_AT_ONCE * limit > row.max_in_flight
-    ]
+    }
     if not near:
         return list(rows)
-    lock_in_flight(transaction, set(near))
-    counted = transaction.session.execute(_RUNNING, {"account_ids": sorted(set(near))})
+    lock_in_flight(transaction, near)
+    counted = transaction.session.execute(_RUNNING, {"account_ids": sorted(near)})
     over = {row.account_id: row.n - bounds[row.account_id] for row in counted}
     kept, excess = _part(rows, over)
     if excess:

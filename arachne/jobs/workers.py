@@ -22,8 +22,8 @@ UPDATE worker SET beat_at = now(),
     steady_since = CASE WHEN beat_at < now() - make_interval(secs => :gap_s) THEN now() ELSE steady_since END
 WHERE worker_id = :worker_id
 """)
-# After an outage of the database every worker's beat is old. Only one that has beaten without a gap for as long as the
-# lease knows that another's silence is its own.
+# After an outage of the database every worker's beat is old. Once one of them has beaten again for `GAP_S`, the others
+# had the time to do so too, and silence is their own.
 _EXPIRE = text("""
 DELETE FROM worker WHERE beat_at < now() - make_interval(secs => :lease_s) AND EXISTS (
     SELECT 1 FROM worker AS witness
@@ -59,7 +59,8 @@ def register(
 
 def beat(transaction: Transaction, worker_id: str) -> bool:
     """Whether the worker still counts as alive. If not, its images are others' by now and it must register anew."""
-    return bool(transaction.session.execute(_BEAT, {"worker_id": worker_id, "gap_s": GAP_S}).rowcount)  # type: ignore[attr-defined]
+    values = {"worker_id": worker_id, "gap_s": GAP_S}
+    return bool(transaction.session.connection().execute(_BEAT, values).rowcount)
 
 
 def expire(transaction: Transaction, lease_s: float) -> list[str]:

@@ -34,7 +34,9 @@ def _positive_zero(value: Decimal) -> Decimal:
     return abs(value)
 
 
-Money = Annotated[Decimal, PlainSerializer(lambda amount: f"{amount:.6f}", return_type=str, when_used="json")]
+_TO_THE_LAST_DECIMAL = PlainSerializer(lambda amount: f"{amount:.{DECIMALS}f}", return_type=str, when_used="json")
+
+Money = Annotated[Decimal, _TO_THE_LAST_DECIMAL]
 """An amount as the ledger has it, with six decimals."""
 
 Price = Annotated[
@@ -42,7 +44,7 @@ Price = Annotated[
     BeforeValidator(_no_float),
     Field(ge=0, le=MAX_PRICE, max_digits=18, decimal_places=DECIMALS),
     AfterValidator(_positive_zero),
-    PlainSerializer(lambda amount: f"{amount:.6f}", return_type=str, when_used="json"),
+    _TO_THE_LAST_DECIMAL,
 ]
 """A price of one image; binary fractions are refused."""
 
