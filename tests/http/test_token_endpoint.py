@@ -76,6 +76,9 @@ async def test_a_wrong_secret_a_foreign_scope_and_a_disabled_account_get_nothing
         URL, data={**GRANT, "scope": "admin"}, auth=(account.client_id, account.client_secret)
     )
     assert (admin.status_code, admin.json()["error"]) == (400, "invalid_scope")
+    await service.database.run(lambda tx: accounts.disable_account(tx.session, "other"))
+    disabled = await service.client.post(URL, data=GRANT, auth=(account.client_id, account.client_secret))
+    assert (disabled.status_code, disabled.json()["error"]) == (401, "invalid_client")
 
 
 @pytest.mark.parametrize(
