@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from arachne.audit import ERASURE_BEGUN, acting_in, is_on_record, record
-from arachne.errors import Conflict, NotFound, RequestError
+from arachne.errors import Conflict, InvalidOptions, NotFound
 from arachne.ids import is_id, new_id
 from arachne.schemas.issuer import MAX_CLAIM_CHARS
 from arachne.schemas.tables import Account, ApiClient
@@ -49,11 +49,11 @@ def create_account(
 
     Raises:
         Conflict: an account has this name already.
-        RequestError: the name is empty, too long or has control characters.
+        InvalidOptions: the name is empty, too long or has control characters.
     """
     _check_name(name)
     if is_id(name, "acc"):
-        raise RequestError("An account's name can't be an account's id.")
+        raise InvalidOptions("An account's name can't be an account's id.")
     account = Account(account_id=new_id("acc"), name=name, plan_id=plan_id)
     client, secret = _new_client(account.account_id, "default", scopes)
     try:
@@ -75,7 +75,7 @@ def create_client(
     Raises:
         NotFound: there is no such account.
         Conflict: the account is being erased.
-        RequestError: the name is empty, too long or has control characters.
+        InvalidOptions: the name is empty, too long or has control characters.
     """
     _check_name(name)
     account = _lock_account(session, account_name)
@@ -91,14 +91,14 @@ def bind_account(session: Session, name: str, issuer: str | None, claim: str | N
 
     Raises:
         NotFound: there is no such account.
-        RequestError: one of the two is missing, too long or has characters that can't be printed.
+        InvalidOptions: one of the two is missing, too long or has characters that can't be printed.
         Conflict: another account is bound to them.
     """
     if (issuer is None) != (claim is None):
-        raise RequestError("An account is bound by an issuer and a claim's value; give both.")
+        raise InvalidOptions("An account is bound by an issuer and a claim's value; give both.")
     for text in (issuer, claim):
         if text is not None and not (0 < len(text) <= MAX_CLAIM_CHARS and text.isprintable()):
-            raise RequestError(f"An issuer and a claim's value have 1 to {MAX_CLAIM_CHARS} printable characters.")
+            raise InvalidOptions(f"An issuer and a claim's value have 1 to {MAX_CLAIM_CHARS} printable characters.")
     account = find_account(session, name)
     try:
         with session.begin_nested():
@@ -211,7 +211,7 @@ def secret_matches(client: ApiClient | None, secret: str) -> bool:
 
 def _check_name(name: str) -> None:
     if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
-        raise RequestError(f"A name has 1 to {MAX_NAME} printable characters.")
+        raise InvalidOptions(f"A name has 1 to {MAX_NAME} printable characters.")
 
 
 def _new_client(account_id: str, name: str, scopes: Sequence[Scope]) -> tuple[ApiClient, str]:

@@ -10,7 +10,7 @@ from sqlmodel import Session
 
 from arachne.accounts import find_account
 from arachne.audit import record
-from arachne.errors import AccountUnknown, RequestError
+from arachne.errors import AccountUnknown, InvalidOptions
 from arachne.ids import new_id
 from arachne.schemas.token import SCOPES
 from arachne.secretbox import SecretBox
@@ -71,13 +71,13 @@ def issue_operator_token(  # noqa: PLR0917  # the command line hands all of them
     Raises:
         NotFound: there is no such account.
         AccountUnknown: the account is disabled.
-        RequestError: a scope doesn't exist, or the lifetime is over a day.
+        InvalidOptions: a scope doesn't exist, or the lifetime is over a day.
     """
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown:
-        raise RequestError(f"There is no scope {unknown[0]!r}. Scopes: {', '.join(SCOPES)}.")
+        raise InvalidOptions(f"There is no scope {unknown[0]!r}. Scopes: {', '.join(SCOPES)}.")
     if not 1 <= ttl_s <= DAY_S:
-        raise RequestError(f"A token lives 1 to {DAY_S:.0f} seconds.")
+        raise InvalidOptions(f"A token lives 1 to {DAY_S:.0f} seconds.")
     account = find_account(session, account_name)
     if account.disabled_at is not None:
         raise AccountUnknown(f"The account {account.name!r} is disabled.")

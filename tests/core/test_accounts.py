@@ -9,7 +9,7 @@ from sqlmodel import col, select
 from arachne import accounts
 from arachne.audit import OPERATOR
 from arachne.database import Database
-from arachne.errors import Conflict, NotFound, RequestError
+from arachne.errors import Conflict, InvalidOptions, NotFound
 from arachne.jobs.account_erasure import close_account
 from arachne.schemas.tables import ApiClient, AuditLog
 
@@ -28,7 +28,7 @@ def test_a_new_account_has_a_client_whose_secret_is_kept_as_an_argon2id_hash(dat
 
 @pytest.mark.parametrize("name", ["", " acme", "a" * 201, "line\nbreak", "nul\0"])
 def test_names_have_a_form(database: Database, name: str) -> None:
-    with pytest.raises(RequestError):
+    with pytest.raises(InvalidOptions):
         database.run(lambda tx: accounts.create_account(tx.session, name))
 
 
@@ -73,7 +73,7 @@ def test_an_account_is_bound_to_one_claim_of_an_issuer_that_no_other_has(databas
 )
 def test_half_a_binding_is_none(database: Database, issuer: str | None, claim: str | None) -> None:
     database.run(lambda tx: accounts.create_account(tx.session, "acme"))
-    with pytest.raises(RequestError):
+    with pytest.raises(InvalidOptions):
         database.run(lambda tx: accounts.bind_account(tx.session, "acme", issuer, claim))
 
 

@@ -143,10 +143,12 @@ async def test_an_administrator_does_not_saw_off_the_branch(service: Service) ->
 
 
 async def test_names_are_no_ids(service: Service) -> None:
-    """An account is named by its id here, and no account's name may look like one."""
+    """An account is named by its id here, and no account's name may look like one, or like nothing."""
     other = await service.account("other")
     assert (await ask(service, "GET", "/accounts/other")).status_code == 404
-    assert (await ask(service, "POST", "/accounts", json={"name": other.account_id})).status_code == 400
+    for name in (other.account_id, " padded", "two\nlines"):
+        refused = await ask(service, "POST", "/accounts", json={"name": name})
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid_options")
 
 
 async def test_an_erased_account_is_closed_at_once_and_then_goes(service: Service) -> None:
