@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from arachne.database import Transaction
+from arachne.jobs.scans import accounts_with
 from arachne.schemas.job import QueueView
 
 RECENT_S = 600
@@ -23,20 +24,15 @@ SELECT (SELECT count(*) FROM image WHERE state = 'running') AS in_hand, avg(held
     ORDER BY finished_at DESC LIMIT :recent_images) AS recent
 """)
 # What part of all that is read is the account's, while those wait that wait now.
-_PART = text("""
-WITH RECURSIVE waiting AS (
-    (SELECT account_id FROM image WHERE state = 'queued' ORDER BY account_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT q.account_id FROM image q WHERE q.state = 'queued' AND q.account_id > waiting.account_id
-            ORDER BY q.account_id LIMIT 1)
-    FROM waiting WHERE waiting.account_id IS NOT NULL)
+_PART = text(f"""
+WITH RECURSIVE {accounts_with("queued")}
 SELECT mine.weight / (mine.weight + (
-    SELECT coalesce(sum(weight), 0) FROM waiting JOIN account_share USING (account_id)
+    SELECT coalesce(sum(weight), 0) FROM queued JOIN account_share USING (account_id)
     WHERE account_id <> :account_id)) FROM account_share AS mine WHERE account_id = :account_id
-""")
+""")  # noqa: S608  # the states are ours
 # `first` and `last` are the turns of the account at which the job's next and last waiting image come, counted from 1.
 # Of other accounts those images go before whose tags are lower, by which claims take turns.
-_TURNS = text("""
+_TURNS = text(f"""
 WITH RECURSIVE mine AS (
     SELECT account_id, due_at, image_id FROM image
     WHERE job_id = :job_id AND state IN ('queued', 'fetching', 'parked')),
@@ -51,12 +47,7 @@ line AS (
     UNION ALL
     SELECT i.due_at, i.image_id FROM image i, tail WHERE i.state = 'parked' AND i.account_id = tail.account_id
        AND (i.due_at, i.image_id) <= (tail.due_at, tail.image_id)),
-waiting AS (
-    (SELECT account_id FROM image WHERE state = 'queued' ORDER BY account_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT q.account_id FROM image q WHERE q.state = 'queued' AND q.account_id > waiting.account_id
-            ORDER BY q.account_id LIMIT 1)
-    FROM waiting WHERE waiting.account_id IS NOT NULL),
+{accounts_with("queued")},
 begins AS NOT MATERIALIZED (
     SELECT account_id, weight, greatest(served.tag + 1 / weight, (SELECT coalesce(max(tag), 0) FROM served)) AS tag
     FROM account_share LEFT JOIN served USING (account_id)),
@@ -70,7 +61,7 @@ turn AS MATERIALIZED (
 other AS (
     SELECT least(depth.n, greatest(ceil((turn.first_tag - theirs.tag) * theirs.weight), 0)) AS before_first,
            depth.n AS before_last
-    FROM turn CROSS JOIN waiting JOIN begins AS theirs ON theirs.account_id = waiting.account_id
+    FROM turn CROSS JOIN queued JOIN begins AS theirs ON theirs.account_id = queued.account_id
          CROSS JOIN LATERAL (SELECT count(*) AS n FROM (
              SELECT 1 FROM image WHERE state = 'queued' AND account_id = theirs.account_id
              LIMIT CAST(greatest(ceil((turn.last_tag - theirs.tag) * theirs.weight), 0) AS bigint)) AS few) AS depth
@@ -78,7 +69,7 @@ other AS (
 SELECT first, last, (SELECT coalesce(sum(before_first), 0) FROM other) AS before_first,
        (SELECT coalesce(sum(before_last), 0) FROM other) AS before_last
 FROM turn
-""")
+""")  # noqa: S608  # the states are ours
 
 
 @dataclass(frozen=True)

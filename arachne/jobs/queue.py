@@ -8,6 +8,7 @@ from sqlalchemy import text
 from arachne.database import Transaction
 from arachne.errors import AccountQueueFull, QueueFull, QuotaExceeded, TooManyImages
 from arachne.jobs.estimates import drain_s
+from arachne.jobs.scans import accounts_with
 from arachne.locks import Lock, lock, lock_account
 from arachne.settings import Settings
 
@@ -27,21 +28,10 @@ SELECT count(*) FROM (
     UNION ALL SELECT 1 FROM image WHERE state = 'fetching' AND account_id = :account_id
     UNION ALL SELECT 1 FROM image WHERE state = 'parked' AND account_id = :account_id LIMIT :limit) AS waiting
 """)
-_ACCOUNTS_WAITING = text("""
-WITH RECURSIVE waiting AS (
-    (SELECT account_id FROM image WHERE state = 'queued' ORDER BY account_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT q.account_id FROM image q WHERE q.state = 'queued' AND q.account_id > waiting.account_id
-            ORDER BY q.account_id LIMIT 1)
-    FROM waiting WHERE waiting.account_id IS NOT NULL),
-fetching AS (
-    (SELECT account_id FROM image WHERE state = 'fetching' ORDER BY account_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT f.account_id FROM image f WHERE f.state = 'fetching' AND f.account_id > fetching.account_id
-            ORDER BY f.account_id LIMIT 1)
-    FROM fetching WHERE fetching.account_id IS NOT NULL)
-SELECT count(account_id) FROM (SELECT account_id FROM waiting UNION SELECT account_id FROM fetching) AS accounts
-""")
+_ACCOUNTS_WAITING = text(f"""
+WITH RECURSIVE {accounts_with("queued")}, {accounts_with("fetching")}
+SELECT count(account_id) FROM (SELECT account_id FROM queued UNION SELECT account_id FROM fetching) AS accounts
+""")  # noqa: S608  # the states are ours
 _QUOTA = text("""
 SELECT plan.monthly_images FROM account JOIN plan USING (plan_id) WHERE account.account_id = :account_id
 """)
