@@ -262,8 +262,8 @@ def unavailable_when_down() -> Iterator[None]:
 
 def _tell(session: Session, on_commit: Callable[[News], None] | None) -> None:
     news = news_of(session)
-    for count in news.counts:
-        count()
+    for act in news.afterwards:
+        act()
     if on_commit is not None:
         on_commit(news)
 

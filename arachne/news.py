@@ -10,11 +10,11 @@ _KEY = "arachne.news"
 
 @dataclass(slots=True)
 class News:
-    """Jobs of which an event was written, whether deliveries came due with them, and what is to be counted then."""
+    """Jobs of which an event was written, whether deliveries came due with them, and what to count or trace then."""
 
     job_ids: set[str] = field(default_factory=set)
     deliveries: bool = False
-    counts: list[Callable[[], object]] = field(default_factory=list)
+    afterwards: list[Callable[[], object]] = field(default_factory=list)
 
 
 def news_of(session: Session) -> News:

@@ -184,7 +184,7 @@ def claim(
     images = _look_up(transaction, claimed, worker_id)
     start_jobs(transaction, {image.job_id for image in images}, settings)
     note_served(transaction, _servings(rows, images))
-    news_of(transaction.session).counts.append(lambda: _trace(images, perf_counter() - began_s))
+    news_of(transaction.session).afterwards.append(lambda: _trace(images, perf_counter() - began_s))
     return Claims(images, len(claimed) - len(images), start)
 
 

@@ -78,11 +78,11 @@ def count(transaction: Transaction, tallies: Mapping[str, Tally], settings: Sett
 
     Call it last in a transaction: job rows are locked here, in the order of their ids, after those of images.
     """
-    finished, counts = [], news_of(transaction.session).counts
+    finished, afterwards = [], news_of(transaction.session).afterwards
     for job_id, tally in sorted(tallies.items()):
         counters = {name: number for name, number in vars(tally).items() if name != "events"}
         done = transaction.session.scalar(_COUNT, {"job_id": job_id, **counters})
-        counts.append(partial(count_images, **counters))
+        afterwards.append(partial(count_images, **counters))
         if tally.events:
             emit_image_events(transaction.session, settings, _read(transaction, job_id), tally.events)
         if done:

@@ -165,7 +165,7 @@ def submit(transaction: Transaction, new: NewJob, settings: Settings, box: Secre
         complete(transaction, new.reservation, new.fingerprint, job.job_id)
     tally = _tally(rows)
     done = count(transaction, {job.job_id: tally}, settings) if tally != Tally() else []
-    news_of(transaction.session).counts.append(partial(CACHE_HITS.labels("result").inc, tally.cached))
+    news_of(transaction.session).afterwards.append(partial(CACHE_HITS.labels("result").inc, tally.cached))
     states = Counter(row["state"] for row in rows)
     return Submitted(
         job.job_id, bool(done), states["queued"], states["fetching"], {key: hit.result_id for key, hit in hits.items()}
