@@ -10,10 +10,9 @@ from sqlmodel import Session, col, or_, select
 
 from arachne.audit import record
 from arachne.errors import AccountUnknown, InvalidOptions, InvalidToken
-from arachne.schemas.issuer import MAX_CLAIM_CHARS
 from arachne.schemas.tables import Account, ApiClient, Plan, RevokedToken
 from arachne.settings import DAY_S
-from arachne.tokens import AccessToken
+from arachne.tokens import AccessToken, is_token_id
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def revoke_token(session: Session, issuer: str, jti: str) -> None:
     Raises:
         InvalidOptions: this can't be a token's id.
     """
-    if not 0 < len(jti) <= MAX_CLAIM_CHARS or not jti.isprintable():
+    if not is_token_id(jti):
         raise InvalidOptions("A token's id (`jti`) is printable text; give it or the whole token.")
     expires_at = datetime.now(UTC) + timedelta(seconds=2 * DAY_S)
     statement = insert(RevokedToken).values(issuer=issuer, jti=jti, expires_at=expires_at)

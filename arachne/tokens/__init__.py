@@ -8,7 +8,7 @@ from arachne.tokens.issuance import (
 )
 from arachne.tokens.issuers import our_issuer, trusted_issuers
 from arachne.tokens.remote_keys import RemoteKeys
-from arachne.tokens.verification import AccessToken, Issuer, require_algorithm, verify_token
+from arachne.tokens.verification import AccessToken, Issuer, is_token_id, require_algorithm, verify_token
 
 __all__ = [
     "AccessToken",
@@ -16,6 +16,7 @@ __all__ = [
     "Issuer",
     "RemoteKeys",
     "UnverifiedToken",
+    "is_token_id",
     "issue_operator_token",
     "issue_token",
     "our_issuer",

@@ -92,6 +92,11 @@ class _Registry(jws.JWSRegistry):
         return self.algorithms[name]
 
 
+def is_token_id(text: str) -> bool:
+    """Whether a token of this id can be revoked, by a person at a command line too; no other is accepted."""
+    return 0 < len(text) <= MAX_CLAIM_CHARS and text.isprintable()
+
+
 def _check_claims(claims: dict[str, object], issuer: Issuer, now_s: float) -> AccessToken:
     if claims.get("iss") != issuer.name:
         raise InvalidToken("The token is from another issuer.")
@@ -109,7 +114,7 @@ def _check_claims(claims: dict[str, object], issuer: Issuer, now_s: float) -> Ac
         subject=_text(claims, "sub"),
         client_id=_text(claims, "client_id"),
         scopes=frozenset(scope.split(" ")) & frozenset(issuer.scopes),
-        jti=_text(claims, "jti"),
+        jti=_token_id(claims),
         issued_at=datetime.fromtimestamp(issued_s, UTC),
         expires_at=datetime.fromtimestamp(expires_s, UTC),
     )
@@ -140,3 +145,10 @@ def _text(claims: dict[str, object], name: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_CLAIM_CHARS or not is_storable(value):
         raise InvalidToken(f"The token's `{name}` is missing or no text.")
     return value
+
+
+def _token_id(claims: dict[str, object]) -> str:
+    jti = _text(claims, "jti")
+    if not is_token_id(jti):
+        raise InvalidToken("The token's `jti` has characters that can't be printed.")
+    return jti

@@ -176,6 +176,7 @@ def claimed(forge: Forge) -> dict[str, str]:
         **{f"{name} missing": forge.token(claims={claim: MISSING}) for name, claim in named.items()},
         **{f"{name} empty": forge.token(claims={claim: ""}) for name, claim in named.items()},
         **{f"{name} number": forge.token(claims={claim: 5}) for name, claim in named.items()},
+        "jti on two lines": forge.token(claims={"jti": "a\nb"}),  # nobody could name it to revoke it
         "sub with NUL": forge.token(claims={"sub": "a\0b"}),
         "sub half a surrogate pair": forge.token(claims={"sub": "\ud800"}),
         "sub too long": forge.token(claims={"sub": "x" * 256}),
