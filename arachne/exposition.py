@@ -15,9 +15,11 @@ from prometheus_client import start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from arachne.complaints import Complaints
 from arachne.metrics import REGISTRY, family
 
 log = logging.getLogger(__name__)
+_complaints = Complaints(log)
 # Counted from METRICS_PORT, so that the parts of one machine never meet.
 OFFSETS = {"api": 0, "worker gpu": 1, "worker io": 2, "scheduler": 3}
 AGAIN_S = 10.0
@@ -39,7 +41,7 @@ class Disk(Collector):
             try:
                 gauge.add_metric([name], shutil.disk_usage(folder).free)
             except OSError as error:
-                log.warning("the room in %s can't be told: %s", folder, error.strerror)
+                _complaints.tell(f"the room in {folder} can't be told", error)
         yield gauge
 
 

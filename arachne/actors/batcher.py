@@ -11,9 +11,9 @@ from time import monotonic
 from arachne import metrics
 from arachne.actors.assembly import Answer
 from arachne.actors.places import Places
+from arachne.complaints import Complaints
 from arachne.errors import Unavailable, VlmError
 from arachne.jobs.slots import Granted, Images, Told
-from arachne.net.complaints import Complaints
 from arachne.stages.describe import Describer, DescribeReply, DescribeRequest, accept
 from arachne.vlm import Breaker, Retry
 

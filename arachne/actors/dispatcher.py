@@ -19,10 +19,10 @@ from arachne.actors.pool import PoolLostError, StagePool, judge
 from arachne.actors.solitude import Solitude
 from arachne.actors.stage_process import Done
 from arachne.actors.threads import ImageThreads
+from arachne.complaints import Complaints
 from arachne.errors import ArachneError, Gone, ReadFailed, SetupError, Unavailable
 from arachne.jobs.claim import Claimed, Claims, claim, find_lost
 from arachne.jobs.reconcile import reconcile, recover_unheld
-from arachne.net.complaints import Complaints
 from arachne.versions import NO_MODEL
 
 log = logging.getLogger(__name__)

@@ -14,11 +14,11 @@ from arachne.actors.maintenance import Housekeeping, declare_maintenance
 from arachne.actors.residence import run_until_signal, working
 from arachne.actors.wake import WAKE_FETCHES, WAKE_WEBHOOKS, Waker, declare_wake
 from arachne.announcer import Announcer
+from arachne.complaints import Complaints
 from arachne.database import AsyncDatabase, Database
 from arachne.errors import SetupError, Unavailable
 from arachne.jobs.erasure import continue_erasures
 from arachne.jobs.reconcile import reconcile
-from arachne.net.complaints import Complaints
 from arachne.secretbox import open_secret_box
 from arachne.settings import Settings
 from arachne.storage import start_storage

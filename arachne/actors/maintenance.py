@@ -14,13 +14,13 @@ from periodiq import cron
 from arachne.actors.broker import MAINTENANCE
 from arachne.cache import open_cache
 from arachne.cache.audit import drop_stale
+from arachne.complaints import Complaints
 from arachne.database import Database
 from arachne.errors import Unavailable
 from arachne.jobs import retention
 from arachne.jobs.account_erasure import continue_account_erasures
 from arachne.jobs.erasure import continue_erasures
 from arachne.jobs.reconcile import reconcile
-from arachne.net.complaints import Complaints
 from arachne.partitions import drop_partitions, ensure_partitions
 from arachne.settings import Settings
 from arachne.storage import Storage

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
+from arachne.complaints import Complaints
 from arachne.errors import Unavailable, VlmError
-from arachne.net.complaints import Complaints
 from arachne.schemas.vlm import ModelSeen, VlmSeen
 from arachne.stages.describe import DescribeReply
 from arachne.vlm import Breaker, ModelState, find_model

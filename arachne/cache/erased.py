@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 from arachne.cache.audit import drop_stale
 from arachne.cache.local import VisionCache
+from arachne.complaints import Complaints
 from arachne.database import Database, Transaction
 from arachne.errors import Unavailable
-from arachne.net.complaints import Complaints
 
 log = logging.getLogger(__name__)
 _complaints = Complaints(log)

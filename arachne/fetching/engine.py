@@ -12,6 +12,7 @@ from uuid import UUID
 import aiohttp
 
 from arachne import logs, tracing
+from arachne.complaints import Complaints
 from arachne.errors import ImageError, Unavailable
 from arachne.fetching.arrival import leave_nothing, take_in
 from arachne.fetching.download import download
@@ -22,7 +23,6 @@ from arachne.jobs.fetch_finish import Fetched, fetch_later, finish_fetched, fini
 from arachne.jobs.fetch_recovery import give_fetches_back, recover_unheld_fetches
 from arachne.jobs.submit import NewImage
 from arachne.net.client import guarded_session
-from arachne.net.complaints import Complaints
 from arachne.net.failures import classify
 from arachne.net.policy import EgressPolicy, image_policy
 from arachne.net.resolver import Lookup, look_up

@@ -38,10 +38,9 @@ WHERE image_id = :image_id
 
 
 class Finish(NamedTuple):
-    """Whether anything was written, whether it finished the job, and the result the image has now."""
+    """Whether anything was written, and the result the image has now."""
 
     written: bool
-    job_finished: bool = False
     result_id: str = ""
 
 
@@ -99,8 +98,8 @@ def finish_failed(
     end_flights(transaction, [claimed.image_id])
     tally = Tally()
     tally.fail(claimed.image_id)
-    finished = count(transaction, {claimed.job_id: tally}, settings)
-    return Finish(written=True, job_finished=bool(finished))
+    count(transaction, {claimed.job_id: tally}, settings)
+    return Finish(written=True)
 
 
 def finish_attempt(transaction: Transaction, claimed: Claimed, error: ImageError, settings: Settings) -> Finish:
@@ -157,5 +156,5 @@ def _complete(
     charge(transaction, [claimed.image_id], cpu_s=reading.cpu_s, gpu_s=reading.gpu_s)
     told: list[tuple[ImageEvent, str]] = [("image.completed", claimed.image_id)]
     tally = Tally(completed=1, cached=int(cached), degraded=int(reading.degraded), events=told)
-    finished = count(transaction, {claimed.job_id: tally}, settings)
-    return Finish(written=True, job_finished=bool(finished), result_id=result_id)
+    count(transaction, {claimed.job_id: tally}, settings)
+    return Finish(written=True, result_id=result_id)

@@ -8,10 +8,10 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from sqlalchemy import text
 
+from arachne.complaints import Complaints
 from arachne.database import Database, Transaction
 from arachne.errors import Unavailable
 from arachne.metrics import family
-from arachne.net.complaints import Complaints
 
 log = logging.getLogger(__name__)
 _complaints = Complaints(log)

@@ -1,16 +1,13 @@
 """Why an outgoing request came to nothing, in the classes that logs and clients are told."""
 
-import errno
-
 import aiohttp
 
+from arachne.complaints import is_lack
 from arachne.errors import EgressBlocked, InvalidUrl
 from arachne.schemas.webhook import Failure
 
-# What our own machine lacks, and no receiver can mend. An address without a route is its receiver's, who names it.
-_OUR_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENETDOWN}
-
-# The first class that fits; ClientOSError is what is left of it: refused, reset, unreachable.
+# The first class that fits; ClientOSError is what is left of it: refused, reset, unreachable. An address without a
+# route is its receiver's fault, who names it.
 _CLASSES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Failure], ...] = (
     ((EgressBlocked, InvalidUrl), "blocked"),
     (aiohttp.ClientConnectorDNSError, "dns"),
@@ -26,8 +23,3 @@ def classify(error: Exception) -> Failure:
     if is_lack(error):
         return "ours"
     return next((failure for kinds, failure in _CLASSES if isinstance(error, kinds)), "ours")
-
-
-def is_lack(error: Exception) -> bool:
-    """Whether this machine lacks something that the request needs."""
-    return isinstance(error, OSError) and error.errno in _OUR_ERRNOS

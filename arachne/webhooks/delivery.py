@@ -11,11 +11,11 @@ from contextlib import suppress
 import aiohttp
 
 from arachne import logs, tracing
+from arachne.complaints import Complaints
 from arachne.database import AsyncDatabase, Transaction
 from arachne.errors import Unavailable
 from arachne.metrics import count_delivery
 from arachne.net.client import guarded_session
-from arachne.net.complaints import Complaints
 from arachne.net.policy import EgressPolicy, webhook_policy
 from arachne.net.resolver import Lookup, look_up
 from arachne.schemas.webhook import AttemptView

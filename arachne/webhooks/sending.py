@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import aiohttp
 
 from arachne import __version__
+from arachne.complaints import Complaints
 from arachne.errors import SetupError
 from arachne.net.client import Exchange, open_exchange, read_bounded
-from arachne.net.complaints import Complaints
 from arachne.net.failures import classify
 from arachne.net.policy import EgressPolicy
 from arachne.net.urls import check_url

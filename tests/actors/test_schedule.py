@@ -14,8 +14,8 @@ from arachne.actors.maintenance import SCHEDULE, Housekeeping, declare_maintenan
 from arachne.actors.residence import working
 from arachne.actors.schedule import PatientScheduler
 from arachne.cache import CacheKey
+from arachne.complaints import Complaints
 from arachne.errors import Unavailable
-from arachne.net.complaints import Complaints
 from arachne.settings import Settings
 
 

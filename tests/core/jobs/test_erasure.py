@@ -7,13 +7,13 @@ import pytest
 
 from arachne.cache import CacheKey, VisionCache, erased
 from arachne.cache.erased import ErasureWatch
+from arachne.complaints import Complaints
 from arachne.database import Database
 from arachne.errors import Gone, NotFound, OriginalsErased, Unavailable
 from arachne.jobs.erasure import continue_erasures, erase_job, request_erasure
 from arachne.jobs.finish import LOST
 from arachne.jobs.retention import sweep_original
 from arachne.jobs.submit import NewImage, NewJob, reserve_blobs, submit
-from arachne.net.complaints import Complaints
 from arachne.schemas.options import Options
 from arachne.secretbox import SecretBox
 from tests.core.jobs.erasing import TEXT, digest_of, erase, everything, finish

@@ -36,7 +36,8 @@ def test_zombie_writes_nothing(queue) -> None:
     reconcile(queue.database, queue.settings)
     (others,) = queue.claim(queue.worker())
     assert not queue.complete(zombies, value="old").written
-    assert queue.complete(others, value="new").job_finished
+    assert queue.complete(others, value="new").written
+    assert queue.job(job_id).state == "completed"
     (image,) = queue.images(job_id)
     with queue.database.transaction() as transaction:
         assert json.loads(load_body(transaction, image.result_id)) == {"text": "new"}

@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
+from arachne.complaints import EVERY_S, Complaints
 from arachne.errors import SetupError
-from arachne.net.complaints import EVERY_S, Complaints
 from arachne.net.failures import classify
 
 

@@ -1,5 +1,6 @@
 """What this machine and its servers lack for a while, and faults of our own, told in the log without flooding it."""
 
+import errno
 import logging
 import os
 import time
@@ -7,9 +8,9 @@ from collections.abc import Callable
 from traceback import format_tb
 
 from arachne.errors import ArachneError
-from arachne.net.failures import is_lack
 
 EVERY_S = 60.0
+_LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC, errno.ENETDOWN}
 
 
 class Complaints:
@@ -33,6 +34,11 @@ class Complaints:
         name = f"{type(error).__name__}: {_words(error)}" if _words(error) else type(error).__name__
         where = "" if _words(error) else "\n" + "".join(format_tb(error.__traceback__))
         self._log.error("%s for a %s%s%s", what, name, more, where.rstrip())
+
+
+def is_lack(error: Exception) -> bool:
+    """Whether this machine lacks something, such as files, memory, room or a network: nobody else is to blame."""
+    return isinstance(error, OSError) and error.errno in _LACKS
 
 
 def _words(error: Exception) -> str:
