@@ -5,8 +5,8 @@ Postgres holds every timer and claim, so that any number of engines share the wo
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import closing, suppress
+from collections.abc import Iterable
+from contextlib import closing
 from uuid import UUID
 
 import aiohttp
@@ -27,20 +27,16 @@ from arachne.net.failures import classify
 from arachne.net.policy import EgressPolicy, image_policy
 from arachne.net.resolver import Lookup, look_up
 from arachne.net.urls import redact_query
+from arachne.resident_loop import TICK_S, ResidentLoop
 from arachne.spool import Spool, SpoolBudget
 
 log = logging.getLogger(__name__)
 _complaints = Complaints(log)
 
-MAX_IN_FLIGHT = 256
-NEARLY_FULL_PLACES = 64  # of these, the last ones, kept for accounts that have hardly any images under way
 CLAIM_AT_ONCE = 32
 STORE_AT_ONCE = 4  # images whole in memory, on their way from the spool to the store
 CONNECT_TIMEOUT_S = 10.0
 UNAVAILABLE_AGAIN_S = 5.0
-TICK_S = 2.0
-_REFILL_S = 0.01
-_STOP_GRACE_S = 5.0
 ClaimId = tuple[str, UUID]
 
 
@@ -55,59 +51,31 @@ class FetchEngine:
         self._lookup = lookup
         self._tick_s = tick_s
         self._cursor = Cursor()
-        self._held: dict[ClaimId, asyncio.Task[None]] = {}
+        self._held: dict[ClaimId, asyncio.Task[object]] = {}
         self._bringing: set[ClaimId] = set()  # of these, those of which nothing is being written yet
-        self._signal = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fetches = ResidentLoop(log, "fetching waits", at_once=CLAIM_AT_ONCE, tick_s=tick_s)
+        self._looks_at_s = 0.0
         self._spools = SpoolBudget(means.settings.max_temporary_bytes)
         self._store_gate = asyncio.Semaphore(STORE_AT_ONCE)
 
     def wake(self) -> None:
         """Have the resident engine look for images now; from any thread, at any time."""
-        self._call(self._signal.set)
+        self._fetches.wake()
 
     def abandon(self) -> None:
         """Have the resident engine leave what it fetches: others hold it by now. From any thread."""
-        self._call(lambda: self._cut(list(self._held)))
+        self._fetches.call(lambda: self._cut(list(self._held)))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Fetch until `stop` is set; what is still under way then goes back, uncounted."""
-        self._loop = asyncio.get_running_loop()
-        stopping = asyncio.create_task(stop.wait())
-        stopping.add_done_callback(lambda _: self._signal.set())
-        looks_at_s = 0.0
-        try:
-            async with self._open_session() as session:
-                while not stop.is_set():
-                    self._signal.clear()
-                    if self._loop.time() >= looks_at_s:
-                        looks_at_s = self._loop.time() + self._tick_s
-                        await _survive(self._look_after())
-                    await _survive(self._fill(session))
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._signal.wait(), self._tick_s)
-                    await asyncio.sleep(_REFILL_S)  # one claim serves the wake-ups of these milliseconds
-                await self._leave()
-        finally:
-            self._loop = None
-            stopping.cancel()
+        async with self._open_session() as session:
+            await self._fetches.run(stop, lambda: self._look(session))
+            await self._fetches.survive(self._means.database.run(give_fetches_back, self._means.worker_id()))
 
     async def fetch_due(self) -> None:
         """Nothing more is due and nothing is under way."""
         async with self._open_session() as session:
-            while True:
-                idle = not self._held  # what ends during a claim may be due again after it
-                await self._fill(session)
-                if self._held:
-                    await asyncio.wait(self._held.values(), return_when=asyncio.FIRST_COMPLETED)
-                elif idle:
-                    return
-
-    def _call(self, work: Callable[[], object]) -> None:
-        loop = self._loop
-        if loop is not None:
-            with suppress(RuntimeError):  # the loop has just been closed: nothing is left to do
-                loop.call_soon_threadsafe(work)
+            await self._fetches.settle(lambda: self._fill(session))
 
     def _open_session(self) -> aiohttp.ClientSession:
         return guarded_session(
@@ -117,6 +85,13 @@ class FetchEngine:
             max_connections=0,
             lookup=self._lookup,
         )
+
+    async def _look(self, session: aiohttp.ClientSession) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._looks_at_s:
+            self._looks_at_s = now_s + self._tick_s
+            await self._fetches.survive(self._look_after())
+        await self._fetches.survive(self._fill(session))
 
     async def _look_after(self) -> None:
         """Cut what was cancelled meanwhile, and free what the record alone has us holding."""
@@ -132,17 +107,14 @@ class FetchEngine:
                 self._held[one].cancel()
 
     async def _fill(self, session: aiohttp.ClientSession) -> None:
-        """Claim into the free places, walking the hosts once round."""
-        ends_reached = 0
-        while (free := MAX_IN_FLIGHT - len(self._held)) > 0 and ends_reached < 2:
-            began_at, nearly_full = self._cursor, free <= NEARLY_FULL_PLACES
-            limit = min(free if nearly_full else free - NEARLY_FULL_PLACES, CLAIM_AT_ONCE)
+        async def claim(limit: int, nearly_full: bool) -> tuple[int, bool]:
             found = await self._claim(limit, nearly_full=nearly_full)
             self._cursor = found.cursor
             for fetch in found.images:
                 self._start(session, fetch)
-            if len(found.images) < limit and self._cursor == Cursor():
-                ends_reached += 2 if began_at == Cursor() else 1
+            return len(found.images), found.cursor == Cursor()
+
+        await self._fetches.fill(claim, at_start=self._cursor == Cursor())
 
     async def _claim(self, limit: int, *, nearly_full: bool) -> Fetches:
         run, worker_id, settings = self._means.database.run, self._means.worker_id(), self._means.settings
@@ -150,14 +122,8 @@ class FetchEngine:
 
     def _start(self, session: aiohttp.ClientSession, fetch: Fetch) -> None:
         claim = _claim_of(fetch)
-        task = asyncio.create_task(self._fetch_safely(session, fetch))
-        self._held[claim] = task
-
-        def finished(_: asyncio.Task[None]) -> None:
-            del self._held[claim]
-            self._signal.set()
-
-        task.add_done_callback(finished)
+        self._held[claim] = self._fetches.start(self._fetch_safely(session, fetch))
+        self._held[claim].add_done_callback(lambda _: self._held.pop(claim))
 
     async def _fetch_safely(self, session: aiohttp.ClientSession, fetch: Fetch) -> None:
         """What becomes of the image is written; where it can't be, the next look finds it held by the record alone."""
@@ -169,7 +135,9 @@ class FetchEngine:
             done = await self._fetch(session, fetch)
         except Unavailable as error:
             log.warning("image %s is fetched again: %s", fetch.image_id, error.message)
-            await _survive(self._means.database.run(fetch_later, fetch, UNAVAILABLE_AGAIN_S, counted=False))
+            await self._fetches.survive(
+                self._means.database.run(fetch_later, fetch, UNAVAILABLE_AGAIN_S, counted=False)
+            )
         except Exception:
             log.exception("what became of image %s could not be written", fetch.image_id)
         else:
@@ -209,14 +177,6 @@ class FetchEngine:
         finally:
             self._bringing.discard(_claim_of(fetch))
 
-    async def _leave(self) -> None:
-        if self._held:
-            _, late = await asyncio.wait(self._held.values(), timeout=_STOP_GRACE_S)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
-        await _survive(self._means.database.run(give_fetches_back, self._means.worker_id()))
-
 
 def _claim_of(fetch: Fetch) -> ClaimId:
     return fetch.image_id, fetch.claim_id
@@ -227,13 +187,3 @@ def _log_fault(fetch: Fetch, fault: Fault, error: Exception) -> None:
     log.info("image %s from %s: %s", fetch.image_id, redact_query(fetch.url), fault.error.message)
     if classify(error) == "ours" and not isinstance(error, AnswerRejectedError):
         _complaints.tell(f"image {fetch.image_id} could not be fetched", error)
-
-
-async def _survive(work: Awaitable[object]) -> None:
-    """`work` is done or its fault is logged: the next tick tries again, and the engine stays."""
-    try:
-        await work
-    except Unavailable as error:
-        _complaints.tell("fetching waits", error)
-    except Exception:
-        log.exception("fetching failed here; it is tried again")

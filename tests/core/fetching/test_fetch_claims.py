@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from arachne import resident_loop
 from arachne.database import Database
 from arachne.errors import AccountQueueFull, FetchFailed, OriginalsErased, QueueFull, QuotaExceeded
-from arachne.fetching import engine as engine_module
 from arachne.jobs import fetch_claim
 from arachne.jobs.cancel import cancel
 from arachne.jobs.closing import MAX_LOST_LEASES
@@ -111,8 +111,8 @@ async def test_the_last_places_are_kept_for_whoever_comes_now(
     fetching: Fetching, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An account with more images than places, all of hosts that hang, leaves some to another."""
-    monkeypatch.setattr(engine_module, "MAX_IN_FLIGHT", 8)
-    monkeypatch.setattr(engine_module, "NEARLY_FULL_PLACES", 4)
+    monkeypatch.setattr(resident_loop, "PLACES", 8)
+    monkeypatch.setattr(resident_loop, "LAST_PLACES", 4)
     monkeypatch.setattr(fetch_claim, "PER_ACCOUNT_WHEN_FULL", 1)
     release = asyncio.Event()
 
@@ -218,7 +218,7 @@ async def test_a_fetcher_that_leaves_gives_back_uncounted(
     fetching: Fetching, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is under way at its end is due again at once, with no try and no loss noted."""
-    monkeypatch.setattr("arachne.fetching.engine._STOP_GRACE_S", 0.01)
+    monkeypatch.setattr("arachne.resident_loop._STOP_GRACE_S", 0.01)
     cut, asked, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
     site.pages["/a.png"] = lambda _: hang_until_cut(cut, asked)
     job_id = await fetching.submit(site.url("/a.png"))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
+from arachne import resident_loop
 from arachne.accounts import create_account
-from arachne.webhooks import claim, delivery
+from arachne.webhooks import claim
 from arachne.webhooks.claim import Claim, claim_due
 from arachne.webhooks.delivery import DeliveryEngine
 
@@ -47,8 +48,8 @@ async def test_endpoints_that_hang_never_take_the_last_places(
     world: "World", engine: DeliveryEngine, receivers: "Receivers", monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     """Whether they are known to fail or not yet, with more of theirs due than may be in flight at all."""
-    monkeypatch.setattr(delivery, "MAX_IN_FLIGHT", 8)
-    monkeypatch.setattr(delivery, "NEARLY_FULL_SLOTS", 4)
+    monkeypatch.setattr(resident_loop, "PLACES", 8)
+    monkeypatch.setattr(resident_loop, "LAST_PLACES", 4)
     crowd, stop = Crowd(), asyncio.Event()
     slow, healthy = await receivers.start(crowd.hang), await receivers.healthy_receiver()
     number = 12 if fails else 2

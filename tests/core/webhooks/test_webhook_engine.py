@@ -93,7 +93,7 @@ async def test_what_ends_while_a_claim_is_made_is_seen(
     class Slow(DeliveryEngine):
         async def _claim(self, limit: int, *, nearly_full: bool) -> Batch:
             batch = await super()._claim(limit, nearly_full=nearly_full)
-            if healthy.received and self._sending and not batch.claims:
+            if healthy.received and self._sends._under_way and not batch.claims:
                 release.set()
                 await asyncio.wait(self._sending)
             return batch
@@ -175,7 +175,7 @@ async def test_stopping_leaves_what_hangs_to_its_lease(
     world: "World", engine: DeliveryEngine, receivers: "Receivers", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stop doesn't wait for a receiver that hangs, and its delivery stays claimed until the lease ends."""
-    monkeypatch.setattr("arachne.webhooks.delivery._STOP_GRACE_S", 0.01)
+    monkeypatch.setattr("arachne.resident_loop._STOP_GRACE_S", 0.01)
     release, stop = asyncio.Event(), asyncio.Event()
     slow = await receivers.slow_receiver(release)
     world.endpoint(slow.url())
