@@ -95,7 +95,7 @@ async def test_what_ends_while_a_claim_is_made_is_seen(
             batch = await super()._claim(limit, nearly_full=nearly_full)
             if healthy.received and self._sends._under_way and not batch.claims:
                 release.set()
-                await asyncio.wait(self._sending)
+                await asyncio.wait(self._sends._under_way)
             return batch
 
     assert await Slow(async_database, world.box, world.settings).deliver_due() == 3
