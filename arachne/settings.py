@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from arachne.errors import SetupError
+from arachne.original_names import OriginalNames
 from arachne.schemas.issuer import TrustedIssuer, require_distinct
 from arachne.schemas.limits import parse_rate
 
@@ -158,6 +159,24 @@ class Settings(BaseSettings):
         "auto", description="Form of the log on stderr; `auto`: text on a terminal, else JSON"
     )
 
+    compat_env: bool = Field(
+        False,
+        description="Read `DATABASE_URL`, `REDIS_URL`, `OLLAMA_HOST` and `MODEL_VERSION` as the original system did, "
+        "where ours are unset, see docs/migration.md",
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Where settings come from, those that win first."""
+        return init_settings, env_settings, dotenv_settings, file_secret_settings, OriginalNames(settings_cls)
+
     @classmethod
     def load(cls, **overrides: object) -> Self:
         """Settings from the environment, `.env` and `overrides` (None ones are ignored).
@@ -167,7 +186,7 @@ class Settings(BaseSettings):
         """
         chosen = {name: value for name, value in overrides.items() if value is not None}
         try:
-            return cls(**(_compat_environment() | chosen))  # type: ignore[arg-type]  # validated right here
+            return cls(**chosen)  # type: ignore[arg-type]  # validated right here
         except ValidationError as error:
             lines = [f"ARACHNE_{'.'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()]
             raise SetupError("Settings are not acceptable. " + "; ".join(lines)) from None
@@ -197,23 +216,6 @@ class Settings(BaseSettings):
         if self.vlm_url is None:
             return "none"
         return self.vlm_api or "ollama"
-
-
-def _compat_environment() -> dict[str, str]:
-    """The original system's variables, where ARACHNE_COMPAT_ENV asks for them and ours are not set."""
-    if os.environ.get("ARACHNE_COMPAT_ENV", "").lower() not in {"1", "true", "yes"}:
-        return {}
-    names = {
-        "DATABASE_URL": "database_url",
-        "REDIS_URL": "redis_url",
-        "OLLAMA_HOST": "vlm_url",
-        "MODEL_VERSION": "vlm_fast_model",
-    }
-    return {
-        ours: os.environ[theirs]
-        for theirs, ours in names.items()
-        if theirs in os.environ and f"ARACHNE_{ours.upper()}" not in os.environ
-    }
 
 
 def settings_table() -> str:

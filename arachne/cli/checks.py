@@ -16,6 +16,7 @@ from arachne import languages
 from arachne.embedded import binaries, instance
 from arachne.embedded.process import server_owner
 from arachne.errors import ArachneError, SetupError, Unavailable, VlmError, VlmModelMissing
+from arachne.original_names import NAMES, find_variable
 from arachne.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield _disk(settings)
     yield _vlm(settings)
     yield from _issuers(settings)
+    yield from original_names(settings)
 
 
 def _python() -> Check:
@@ -254,6 +256,18 @@ def _issuers(settings: Settings) -> Iterator[Check]:
         else:
             mend = "Its jwks_url has no such key: check `algorithms`, and that each key has a `kid`."
             yield Check(name, "failed", f"no key for {', '.join(issuer.algorithms)}", mend)
+
+
+def original_names(settings: Settings) -> Iterator[Check]:
+    """Which of the original system's variables stand where, and what became of them; values may be secret."""
+    for theirs, setting in NAMES.items() if settings.compat_env else ():
+        ours = f"ARACHNE_{setting.upper()}"
+        if (found := find_variable(theirs)) is None:
+            continue
+        if (winner := find_variable(ours)) is None:
+            yield Check(theirs, "ok", f"read from {found[1]} as {ours}")
+        else:
+            yield Check(theirs, "warning", f"in {found[1]}, not used", f"{ours} in {winner[1]} wins; remove one.")
 
 
 async def _keys(keys: "RemoteKeys") -> list[str]:

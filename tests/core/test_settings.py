@@ -88,19 +88,6 @@ def test_overrides_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert Settings.load(port=None).port == 1234
 
 
-def test_the_original_systems_variables_are_read_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ARACHNE_COMPAT_ENV opens the door, and our own variables still win."""
-    monkeypatch.setenv("OLLAMA_HOST", "http://gpu:11434")
-    monkeypatch.setenv("DATABASE_URL", "postgresql://there/db")
-    assert Settings.load().vlm_url is None
-    monkeypatch.setenv("ARACHNE_COMPAT_ENV", "true")
-    monkeypatch.setenv("ARACHNE_DATABASE_URL", "postgresql://here/db")
-    settings = Settings.load()
-    assert settings.vlm_url == "http://gpu:11434"
-    assert settings.vlm_protocol == "ollama"
-    assert settings.database_url == "postgresql://here/db"
-
-
 def test_the_base_url_comes_from_settings_alone() -> None:
     """PUBLIC_URL wins, without its trailing slash; an IPv6 host is bracketed."""
     assert Settings.load(public_url="https://ocr.example/").base_url == "https://ocr.example"
