@@ -18,6 +18,7 @@ READY = re.compile(rb"ready (http://\S+)\n")
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 30.0
 DEFAULT_PORT = 8000
+LISTEN_PORT = 4567  # of `arachne webhooks listen`
 
 
 class StartError(Exception):
@@ -115,6 +116,7 @@ def free_port(wanted: int | None) -> int:
 
 
 def _egress(port: int) -> dict[str, str]:
-    """Settings that let webhooks reach our own receiver, and nothing else that is private."""
-    allowed = [*json.loads(os.environ.get("ARACHNE_WEBHOOK_EGRESS_ALLOW", "[]")), f"127.0.0.1:{port}"]
+    """Settings that let webhooks reach our own receiver and the user's listener, and nothing else that is private."""
+    given = json.loads(os.environ.get("ARACHNE_WEBHOOK_EGRESS_ALLOW", "[]"))
+    allowed = [*given, f"127.0.0.1:{port}", f"127.0.0.1:{LISTEN_PORT}"]
     return {"ARACHNE_WEBHOOK_EGRESS_ALLOW": json.dumps(allowed), "ARACHNE_EGRESS_ALLOW_HTTP": "true"}

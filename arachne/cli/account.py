@@ -1,9 +1,10 @@
 """`arachne account …`: who may use this service."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,12 +13,18 @@ from arachne.cli.output import print_record, print_rows, say
 from arachne.schemas.token import CLIENT_SCOPES, SCOPES, Scope
 from arachne.settings import Settings
 
+if TYPE_CHECKING:
+    from arachne.accounts import NewAccount
+
 app = typer.Typer(help="Create, list, disable and erase accounts.", no_args_is_help=True)
 client = typer.Typer(help="Clients of accounts.", no_args_is_help=True)
 app.add_typer(client, name="client")
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
 Scopes = Annotated[
     list[str] | None, typer.Option("--scope", help="A scope; may be repeated. All but `admin` if none is given.")
+]
+Shell = Annotated[
+    bool, typer.Option("--shell", help="Print lines for a shell to eval: ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET.")
 ]
 ClientId = Annotated[str, typer.Argument(help="Id of the client.")]
 Issuer = Annotated[str | None, typer.Option(help="Issuer of ARACHNE_TRUSTED_ISSUERS whose tokens speak for it.")]
@@ -33,6 +40,7 @@ def create(
     claim: Claim = None,
     scope: Scopes = None,
     json: Json = False,
+    shell: Shell = False,
     data_dir: DataDir = None,
 ) -> None:
     """Create an account with one client. The secret is shown this once."""
@@ -45,8 +53,7 @@ def create(
         if issuer is not None or claim is not None:
             accounts.bind_account(session, made.account_id, issuer, claim)
     _warn_of_stranger(settings, issuer)
-    print_record(asdict(made), as_json=json)
-    say("Keep the client secret: it is not shown again.")
+    _show(made, as_json=json, for_shell=shell)
 
 
 @app.command("list")
@@ -147,6 +154,15 @@ def bind(name: Name, issuer: Issuer = None, claim: Claim = None, data_dir: DataD
     say(f"{name} is bound to {claim!r} of {issuer}." if issuer else f"{name} is bound to no other issuer.")
 
 
+def _show(made: "NewAccount", *, as_json: bool, for_shell: bool) -> None:
+    if for_shell:
+        for name in ("client_id", "client_secret"):
+            sys.stdout.write(f"export ARACHNE_{name.upper()}={shlex.quote(getattr(made, name))}\n")
+    else:
+        print_record(asdict(made), as_json=as_json)
+    say("Keep the client secret: it is not shown again.")
+
+
 def _warn_of_stranger(settings: Settings, issuer: str | None) -> None:
     if issuer is not None and issuer not in {one.issuer for one in settings.trusted_issuers}:
         say(f"ARACHNE_TRUSTED_ISSUERS, as read here, has no issuer {issuer!r}: its tokens are refused until it does.")
@@ -170,8 +186,10 @@ def _scopes(given: list[str] | None) -> Sequence[Scope]:
 def create_client(
     name: Name,
     client_name: Annotated[str, typer.Option("--name", help="What the client is for.")] = "default",
+    *,
     scope: Scopes = None,
     json: Json = False,
+    shell: Shell = False,
     data_dir: DataDir = None,
 ) -> None:
     """Give an account a further client. The secret is shown this once."""
@@ -181,8 +199,7 @@ def create_client(
     scopes = _scopes(scope)
     with session_on(load(data_dir)) as session:
         made = accounts.create_client(session, name, client_name, scopes=scopes)
-    print_record(asdict(made), as_json=json)
-    say("Keep the client secret: it is not shown again.")
+    _show(made, as_json=json, for_shell=shell)
 
 
 @client.command("list")

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pwd
+import subprocess
 import threading
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
@@ -39,6 +40,18 @@ def test_account_is_created_listed_and_disabled(run: Run, database: Database) ->
     assert listed[0]["disabled_at"].endswith("Z")
     with database.transaction() as transaction:
         assert find_account(transaction.session, "acme").disabled_at is not None
+
+
+@pytest.mark.usefixtures("connected")
+@pytest.mark.parametrize("words", [("create", "acme"), ("client", "create", "acme")])
+def test_a_shell_takes_over_what_it_needs_to_sign_in(run: Run, database: Database, words: tuple[str, ...]) -> None:
+    """`eval "$(arachne account create NAME --shell)"`: nothing else is on stdout, and the secret is right."""
+    run("account", "create", "acme" if words[0] == "client" else "other")
+    out = run("account", *words, "--shell")[1]
+    line = ["sh", "-euc", 'eval "$1"; printenv ARACHNE_CLIENT_ID ARACHNE_CLIENT_SECRET', "-", out]
+    client_id, secret = subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
+    with database.transaction() as transaction:
+        assert secret_matches(find_client(transaction.session, client_id), secret)
 
 
 @pytest.mark.usefixtures("connected")
