@@ -1,6 +1,7 @@
 """Every setting: its name, unit, default and meaning. Read once at start, passed down, never global.
 
-Environment variables carry the prefix `ARACHNE_`; a `.env` in the working directory is read too.
+Environment variables carry the prefix `ARACHNE_`; a `.env` in the working directory and files of SECRETS_DIR are read
+too.
 The README's table is generated from here.
 """
 
@@ -11,12 +12,13 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from arachne.errors import SetupError
 from arachne.original_names import OriginalNames
 from arachne.schemas.issuer import TrustedIssuer, require_distinct
 from arachne.schemas.limits import parse_rate
+from arachne.secret_files import SecretFiles
 
 
 def _rate(text: str) -> str:
@@ -159,6 +161,11 @@ class Settings(BaseSettings):
         "auto", description="Form of the log on stderr; `auto`: text on a terminal, else JSON"
     )
 
+    secrets_dir: Path = Field(
+        Path("/run/secrets"),
+        description="Folder of files that hold settings, named as their variables in lower case, such as "
+        "`arachne_secret_key`; variables win over them",
+    )
     compat_env: bool = Field(
         False,
         description="Read `DATABASE_URL`, `REDIS_URL`, `OLLAMA_HOST` and `MODEL_VERSION` as the original system did, "
@@ -175,11 +182,11 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Where settings come from, those that win first."""
-        return init_settings, env_settings, dotenv_settings, file_secret_settings, OriginalNames(settings_cls)
+        return init_settings, env_settings, dotenv_settings, SecretFiles(settings_cls), OriginalNames(settings_cls)
 
     @classmethod
     def load(cls, **overrides: object) -> Self:
-        """Settings from the environment, `.env` and `overrides` (None ones are ignored).
+        """Settings from the environment, `.env`, files of SECRETS_DIR and `overrides` (None ones are ignored).
 
         Raises:
             SetupError: a value is not acceptable; names the variable and why.
@@ -190,6 +197,12 @@ class Settings(BaseSettings):
         except ValidationError as error:
             lines = [f"ARACHNE_{'.'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()]
             raise SetupError("Settings are not acceptable. " + "; ".join(lines)) from None
+        except SettingsError as error:  # raised while values were read, before any was validated
+            if isinstance(error.__cause__, SetupError):
+                raise error.__cause__ from None
+            field = re.search(r'field "(\w+)"', str(error))
+            name = f"ARACHNE_{field[1].upper()}" if field else "A setting"
+            raise SetupError(f"{name}: not JSON, as lists and objects are written here.") from None
 
     @property
     def base_url(self) -> str:

@@ -40,6 +40,7 @@ def test_every_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch
         ("VISION_RATE_LIMIT", "often"),
         ("VISION_RATE_LIMIT", "0/minute"),
         ("LANGUAGES", "[]"),
+        ("LANGUAGES", "eng"),
         ("LEASE_S", "-1"),
         ("WEBHOOK_RETRY_SECONDS", "[-5]"),
         ("CACHE_SCOPE", "everybody"),
