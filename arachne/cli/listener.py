@@ -13,7 +13,7 @@ import httpx
 
 from arachne.cli.output import say
 from arachne.errors import SetupError
-from arachne.webhooks.verification import Verification, verify
+from arachne.signatures.verification import Verification, verify
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 _FORWARDED = ("content-type", "user-agent", "webhook-id", "webhook-timestamp", "webhook-signature")

@@ -47,10 +47,26 @@ ArachneError                       code · http_status · retryable
 │   ├── VlmRefused                 vlm_refused
 │   ├── VlmModelMissing            vlm_model_missing
 │   └── VlmAnswerRejected          vlm_answer_rejected
+├── ClientError                    a client's call could not be done
+│   ├── Unreachable                unreachable, again
+│   ├── UnexpectedAnswer           unexpected_answer
+│   ├── Unfinished                 unfinished, later
+│   ├── SourceUnreadable           source_unreadable
+│   ├── ImageCancelled             cancelled
+│   └── SignatureRejected          signature_rejected
 ├── FileRejected                   a file given to a command is damaged or foreign; nothing of it was taken
 └── SetupError                     this machine or its settings need mending; says how
 """
 
+from arachne.errors.client import (
+    ClientError,
+    ImageCancelled,
+    SignatureRejected,
+    SourceUnreadable,
+    UnexpectedAnswer,
+    Unfinished,
+    Unreachable,
+)
 from arachne.errors.commands import FileRejected, SetupError
 from arachne.errors.images import (
     DeadlineExceeded,
@@ -110,6 +126,7 @@ __all__ = [
     "AccountQueueFull",
     "AccountUnknown",
     "ArachneError",
+    "ClientError",
     "Conflict",
     "DeadlineExceeded",
     "DecodeFailed",
@@ -120,6 +137,7 @@ __all__ = [
     "Gone",
     "IdempotencyKeyInUse",
     "IdempotencyKeyReused",
+    "ImageCancelled",
     "ImageError",
     "ImageTooLarge",
     "InsufficientScope",
@@ -141,10 +159,15 @@ __all__ = [
     "RequestError",
     "RequestTooLarge",
     "SetupError",
+    "SignatureRejected",
+    "SourceUnreadable",
     "TimedOut",
     "TooManyFrames",
     "TooManyImages",
     "Unavailable",
+    "UnexpectedAnswer",
+    "Unfinished",
+    "Unreachable",
     "UnsupportedImage",
     "UnsupportedMediaType",
     "VlmAnswerRejected",

@@ -8,7 +8,7 @@ import aiohttp
 
 from arachne.errors import EgressBlocked, FetchFailed, InvalidUrl
 from arachne.net.failures import classify
-from arachne.net.retry_after import parse_retry_after
+from arachne.retry_after import parse_retry_after
 from arachne.schemas.webhook import Failure
 
 RETRY_DELAYS_S = (1.0, 5.0)  # before the second and the third try

@@ -10,9 +10,9 @@ from arachne.schemas.job import rfc3339
 from arachne.schemas.tables import Account
 from arachne.schemas.webhook import SecretView
 from arachne.secretbox import SecretBox
+from arachne.signatures.signing import new_secret
 from arachne.webhooks.endpoints import find_endpoint
 from arachne.webhooks.sealing import account_purpose, endpoint_purpose, seal
-from arachne.webhooks.signing import new_secret
 
 MAX_GRACE_S = 30 * 86_400
 MAX_OLD = 4  # each puts another signature into the header

@@ -13,10 +13,10 @@ from arachne.net.urls import CheckedUrl
 from arachne.schemas.tables import Account, WebhookEndpoint
 from arachne.schemas.webhook import EndpointChange, EndpointRequest, EndpointView, NewEndpointView
 from arachne.secretbox import SecretBox
+from arachne.signatures.signing import new_secret
 from arachne.webhooks.cancellation import cancel_pending
 from arachne.webhooks.events import check_filters
 from arachne.webhooks.sealing import endpoint_purpose, seal
-from arachne.webhooks.signing import new_secret
 
 MAX_ENDPOINTS = 200
 _FREE = text("""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from arachne.net.retry_after import parse_retry_after
+from arachne.retry_after import parse_retry_after
 from arachne.webhooks.claim import Claim
 from arachne.webhooks.sending import Outcome
 

@@ -17,9 +17,9 @@ from arachne.net.policy import EgressPolicy
 from arachne.net.urls import check_url
 from arachne.schemas.webhook import Failure
 from arachne.secretbox import SecretBox
+from arachne.signatures.signing import sign_with_all
 from arachne.webhooks.claim import Claim
 from arachne.webhooks.sealing import open_all
-from arachne.webhooks.signing import sign_with_all
 
 _complaints = Complaints(logging.getLogger(__name__))
 

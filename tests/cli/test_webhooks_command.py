@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 
 from arachne.cli import listener as listening
 from arachne.cli.listener import MAX_BODY_BYTES, Listener
-from arachne.webhooks.signing import new_secret, sign
+from arachne.signatures.signing import new_secret, sign
 
 Run = Callable[..., tuple[int, str, str]]
 URL = "https://service.example"

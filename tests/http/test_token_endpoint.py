@@ -5,6 +5,7 @@ import base64
 import threading
 
 import httpx
+import httpx2
 import pytest
 from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 from joserfc import jwt
@@ -16,7 +17,6 @@ from tests.http.conftest import BASE_URL, Service
 
 URL = "/api/auth/token"
 GRANT = {"grant_type": "client_credentials"}
-authlib_client = pytest.mark.filterwarnings("ignore:The httpx module is deprecated")  # it has a newer one in mind
 
 
 async def test_credentials_in_the_form_give_a_token_the_published_keys_verify(service: Service) -> None:
@@ -103,7 +103,6 @@ async def test_broken_basic_credentials_are_401(shared: Service, header: str) ->
     assert (response.status_code, response.json()["error"]) == (401, "invalid_client")
 
 
-@authlib_client
 async def test_guessing_is_limited_per_client(service: Service) -> None:
     """And the refusal, a problem like all others, is an error for OAuth clients too, which read but `error`."""
     auth = ("cli_nobody", "guess")
@@ -166,7 +165,6 @@ async def test_no_more_secrets_are_verified_at_once_than_may_wait(
     assert {answer.status_code for answer in await asyncio.gather(*asking)} == {401}
 
 
-@authlib_client
 async def test_a_standard_client_signs_in(service: Service) -> None:
     """Authlib's, by both ways of sending the secret, and it takes the token it got."""
     from authlib.integrations.httpx_client import AsyncOAuth2Client
@@ -177,7 +175,7 @@ async def test_a_standard_client_signs_in(service: Service) -> None:
             account.client_id,
             account.client_secret,
             token_endpoint_auth_method=method,
-            transport=httpx.ASGITransport(service.app),
+            transport=httpx2.ASGITransport(service.app),
         ) as client:
             await client.fetch_token(f"{BASE_URL}{URL}", grant_type="client_credentials", scope="usage:read")
             assert (await client.get(f"{BASE_URL}/api/usage")).status_code == 200

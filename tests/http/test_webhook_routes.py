@@ -8,7 +8,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from arachne.http.routes import webhooks
-from arachne.webhooks.verification import Verification, verify
+from arachne.signatures.verification import Verification, verify
 from tests.http.conftest import Service, Start
 from tests.http.pictures import png
 from tests.http.sending import ONE, send

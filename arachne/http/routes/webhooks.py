@@ -29,6 +29,7 @@ from arachne.schemas.webhook import (
     RotateRequest,
     SecretView,
 )
+from arachne.signatures.verification import verify
 from arachne.webhooks.delivery import DeliveryEngine
 from arachne.webhooks.endpoint_secrets import get_default_secret, rotate_default_secret, rotate_endpoint_secret
 from arachne.webhooks.endpoints import (
@@ -39,7 +40,6 @@ from arachne.webhooks.endpoints import (
     update_endpoint,
     view_endpoint,
 )
-from arachne.webhooks.verification import verify
 
 PATH = "/api/webhooks"
 MAX_VERIFY_BYTES = 256 * 1024  # the body in it is parsed and written anew in several forms; ours are far smaller

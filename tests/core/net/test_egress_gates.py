@@ -22,11 +22,11 @@ from arachne.net.registration import check_destination
 from arachne.net.urls import check_url
 from arachne.secretbox import SecretBox
 from arachne.settings import Settings
+from arachne.signatures.signing import new_secret
 from arachne.spool import Spool
 from arachne.webhooks.claim import Claim
 from arachne.webhooks.sealing import SealedSecret, endpoint_purpose, seal
 from arachne.webhooks.sending import attempt
-from arachne.webhooks.signing import new_secret
 from tests.core.net.hostile_urls import FORMS, NEIGHBOURS, SPECIAL
 
 BOX = SecretBox([b"k" * 32])

@@ -10,8 +10,8 @@ from typing import get_args
 import pytest
 
 from arachne.schemas.webhook import Failure
+from arachne.signatures.signing import new_secret, sign, sign_with_all
 from arachne.webhooks.events import EVENT_TYPES
-from arachne.webhooks.signing import new_secret, sign, sign_with_all
 from tests.standins.integrators import PAGE, SAMPLES, Case, Sample, blocks
 
 # Source: the Python library's own test in the standard-webhooks repository.

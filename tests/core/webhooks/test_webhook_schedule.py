@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arachne.net.retry_after import parse_retry_after
+from arachne.retry_after import parse_retry_after
 from arachne.schemas.webhook import Failure
 from arachne.settings import Settings
 from arachne.webhooks.claim import Claim

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from arachne.webhooks.signing import decode_secret, new_secret, sign, sign_with_all
-from arachne.webhooks.verification import verify
+from arachne.signatures.signing import decode_secret, new_secret, sign, sign_with_all
+from arachne.signatures.verification import verify
 
 # Source: the Python library's own test in the standard-webhooks repository.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

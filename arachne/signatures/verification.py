@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from arachne.webhooks.signing import decode_secret, signed_bytes
+from arachne.signatures.signing import decode_secret, signed_bytes
 
 TOLERANCE_S = 300
 Reason = Literal[

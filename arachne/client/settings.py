@@ -1,0 +1,68 @@
+"""Where the service is and what to sign in with, from the environment."""
+
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from arachne.errors import SetupError
+
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+class ClientSettings(BaseSettings):
+    """What a client needs; from the environment, with the prefix `ARACHNE_`, or a `.env`.
+
+    `token` is an access token as it is; else one is fetched with `client_id` and `client_secret`, from the service or
+    from the `token_url` of another issuer that the service trusts.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="ARACHNE_", env_file=".env", extra="ignore", frozen=True)
+
+    url: str = "http://127.0.0.1:8000"
+    token: SecretStr | None = None
+    client_id: str | None = None
+    client_secret: SecretStr | None = None
+    token_url: str | None = None
+    scope: str | None = None
+    webhook_secret: SecretStr | None = None
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether there is anything to sign in with."""
+        return self.token is not None or bool(self.client_id and self.client_secret)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the service is on this machine, so that no proxy leads there."""
+        return urlsplit(self.url).hostname in _LOOPBACK
+
+    def with_given(
+        self, url: str | None, client_id: str | None, client_secret: str | None, token: str | None
+    ) -> "ClientSettings":
+        """The same with what a program gave itself, which outdoes what the environment has."""
+        given: dict[str, object] = {"url": url} if url is not None else {}
+        if token is not None:
+            given |= {"token": SecretStr(token)}
+        elif client_id is not None or client_secret is not None:
+            given |= {"token": None, "client_id": client_id or self.client_id}
+            given |= {"client_secret": SecretStr(client_secret)} if client_secret is not None else {}
+        return self.model_copy(update=given)
+
+    def check(self) -> None:
+        """Nothing, where this is enough to sign in with.
+
+        Raises:
+            SetupError: there is nothing to sign in with, or the URL is none.
+        """
+        if not self.has_credentials:
+            raise SetupError(
+                "Set ARACHNE_TOKEN, or ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET; ARACHNE_URL names where."
+            )
+        try:
+            parts = urlsplit(self.url)
+            usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise SetupError(f"ARACHNE_URL is {self.url!r}, no http:// or https:// URL. Set it to the service's.")
