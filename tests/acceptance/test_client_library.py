@@ -2,19 +2,23 @@
 
 import hashlib
 import io
+import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from arachne.client import AsyncClient
 from tests.acceptance.conftest import Client, Product
-from tests.client.light import lightly
+from tests.client.light import ROOT, lightly
 from tests.client.wire import Passing, Wire
 
 IMAGES = 500
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "client.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
 def pictures(number: int) -> list[bytes]:
@@ -72,13 +76,23 @@ print(image.result.image.format)
 def test_an_image_is_read_where_only_the_base_dependencies_are_installed(
     client: Client, product: Product, images: Path
 ) -> None:
+    done = run(lightly(READING, str(images / "chat.png")), client, product)
+    assert (done.returncode, done.stdout.strip()) == (0, "png"), done.stderr
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_the_pages_examples_run(client: Client, product: Product, number: int) -> None:
+    """Each as it stands, from the checkout's root, with nothing but the base dependencies."""
+    done = run(lightly(EXAMPLES[number]), client, product)
+    assert done.returncode == 0, done.stderr
+
+
+def run(line: Sequence[str], client: Client, product: Product) -> subprocess.CompletedProcess[str]:
+    """A program that finds the service and its credentials in the environment."""
     credentials = {
         "ARACHNE_URL": product.url,
         "ARACHNE_CLIENT_ID": client.account["client_id"],
         "ARACHNE_CLIENT_SECRET": client.account["client_secret"],
     }
-    line = lightly(READING, str(images / "chat.png"))
-    done = subprocess.run(
-        line, capture_output=True, text=True, check=False, timeout=120, env=product.environment | credentials
-    )
-    assert (done.returncode, done.stdout.strip()) == (0, "png"), done.stderr
+    environment = product.environment | credentials
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=240, env=environment, cwd=ROOT)
