@@ -1,13 +1,12 @@
-"""Receivers as integrators write them: the samples of docs/webhooks.md, run in their own languages.
+"""Receivers as integrators write them: the samples of README and docs/webhooks.md, run in their own languages.
 
-Each sample is taken out of the page as it stands. A driver beside it sets the clock, asks it about each case, and
+Each sample is taken out of its page as it stands. A driver beside it sets the clock, asks it about each case, and
 prints what it says.
 """
 
 import base64
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -15,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"
+from tests.documents.fences import of_page
+
+PAGES = ("README.md", "docs/webhooks.md")
 TIMEOUT_S = 300  # a first run of Go compiles its library
-_FENCE = re.compile(r"^```(?P<name>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Sample:
 
 
 def blocks() -> dict[str, str]:
-    """The fenced blocks of the page by the words behind the fence; the last one where several have the same."""
-    return {found["name"]: found["text"] for found in _FENCE.finditer(PAGE.read_text())}
+    """The fenced examples of the pages by the words behind the fence; the last one where several have the same."""
+    return {fence.info: fence.text for page in PAGES for fence in of_page(page)}
 
 
 _PYTHON = """
@@ -174,6 +174,7 @@ def _missing_node_package() -> str | None:
 
 SAMPLES = (
     Sample("python standardwebhooks", _run_python, lambda: None),
+    Sample("python short", _run_python, lambda: None),
     Sample("python stdlib", _run_python, lambda: None),
     Sample("js standardwebhooks", _run_node, _missing_node_package),
     Sample("js crypto", _run_node, lambda: _missing("node")),
