@@ -12,7 +12,7 @@ RUN useradd --create-home --uid 10001 arachne && install -d -o arachne -g arachn
 # Of these wheels alone, and only those the package needs: none that only development does.
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     pip install --no-cache-dir --no-index --find-links /wheels 'arachne-vision[server,otel]'
-USER arachne
+USER 10001:10001
 WORKDIR /home/arachne
 VOLUME /data
 ENV ARACHNE_DATA_DIR=/data PYTHONUNBUFFERED=1

@@ -5,7 +5,7 @@ import re
 import shutil
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ _FOLDED = str.maketrans(
     | dict.fromkeys("\u203a\u276f", ">")
     | dict.fromkeys("\u2022\u00b7", " ")
 )
+SCREENSHOTS = ("ui", "code", "terminal", "table")
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif"}
 
 
@@ -50,6 +51,12 @@ def samples(folder: Path) -> list[Sample]:
                     found.append(Sample(path, kinds.get(path.name, "all"), truth.read_text(encoding="utf-8")))
                     break
     return found
+
+
+def screenshots(folders: Iterable[Path]) -> list[Path]:
+    """Those images of the folders that are no scans and no photos, as far as an index tells."""
+    found = [sample for folder in folders for sample in samples(folder)]
+    return [one.path for one in found if one.kind == "all" or one.kind.startswith(SCREENSHOTS)]
 
 
 def _kinds(folder: Path) -> Iterator[tuple[str, str]]:

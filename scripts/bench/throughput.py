@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import psutil
-from readings import Reader, bare_pytesseract, bare_tesserocr, samples
+from readings import Reader, bare_pytesseract, bare_tesserocr, screenshots
 
 from arachne import languages
 from arachne.actors.pool import StagePool
@@ -25,7 +25,6 @@ from arachne.schemas.options import DetailLevel, Options
 from arachne.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SCREENSHOTS = ("ui", "code", "terminal", "table")
 WORKERS = 2
 _rates = dict[str, float]()
 
@@ -37,8 +36,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="how often each image is read")
     parser.add_argument("--tessdata-dir", type=Path, help="more language data")
     asked = parser.parse_args()
-    found = [sample for folder in asked.folders for sample in samples(folder)]
-    paths = [one.path for one in found if one.kind == "all" or one.kind.startswith(SCREENSHOTS)] * asked.rounds
+    paths = screenshots(asked.folders) * asked.rounds
     sys.stdout.write(f"{len(paths)} images, {WORKERS} workers\n")
     with tempfile.TemporaryDirectory(prefix="arachne-throughput-") as folder:
         tessdata_dir = languages.merge(asked.tessdata_dir, Path(folder))

@@ -141,7 +141,10 @@ def test_compose_runs_every_part_once() -> None:
         waits_for = set(service["depends_on"])
         assert waits_for == ({"postgres"} if name == "migrate" else {"migrate", "redis"})
     assert {"--appendonly", "noeviction"} <= set(services["redis"]["command"])
-    assert services["ollama"]["profiles"] == ["vlm"]
+    assert {name: services[name]["profiles"] for name in ("ollama", "ollama-cpu")} == {
+        "ollama": ["gpu"],
+        "ollama-cpu": ["cpu"],
+    }
     assert set(compose["volumes"]) == {
         volume.split(":")[0] for service in services.values() for volume in service["volumes"]
     }

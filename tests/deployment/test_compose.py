@@ -1,0 +1,90 @@
+"""compose.yaml agrees with the code: settings, secrets, ports, routes, drain times and memory."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from arachne.actors import dispatcher
+from arachne.exposition import OFFSETS
+from arachne.http import server
+from arachne.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = {name: one for name, one in SERVICES.items() if one["image"] == "arachne-vision"}
+GIB = 2**30
+
+
+def test_every_setting_it_names_exists() -> None:
+    """A name that was misspelt would be ignored in silence."""
+    named = set(re.findall(r"ARACHNE_[A-Z_]+", (ROOT / "compose.yaml").read_text()))
+    assert named <= {f"ARACHNE_{name.upper()}" for name in Settings.model_fields}
+
+
+def test_secrets_are_files_that_settings_read() -> None:
+    """Each has the name of a setting, is in no environment, and each service is given what it names."""
+    declared = set(COMPOSE["secrets"])
+    assert declared - {"postgres_password"} <= {f"arachne_{name}" for name in Settings.model_fields}
+    for service in SERVICES.values():
+        assert set(service.get("secrets", [])) <= declared
+        assert declared.isdisjoint(name.lower() for name in service.get("environment", {}))
+    assert SERVICES["postgres"]["environment"]["POSTGRES_PASSWORD_FILE"] == "/run/secrets/postgres_password"
+
+
+def test_the_script_makes_every_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once; the URL has the server's password; settings read them."""
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(ROOT / "scripts" / "secrets", tmp_path / "scripts")
+    subprocess.run([script], check=True, capture_output=True)
+    folder = tmp_path / ".secrets"
+    first = {file.name: file.read_text() for file in folder.iterdir()}
+    assert set(first) == set(COMPOSE["secrets"])
+    assert folder.stat().st_mode & 0o777 == 0o700
+    subprocess.run([script], check=True, capture_output=True)
+    assert {file.name: file.read_text() for file in folder.iterdir()} == first
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ARACHNE_SECRETS_DIR", str(folder))
+    monkeypatch.delenv("ARACHNE_DATABASE_URL", raising=False)
+    assert Settings.load().database_url == f"postgresql://arachne:{first['postgres_password']}@postgres/arachne"
+
+
+def test_health_checks_ask_where_the_code_listens() -> None:
+    """The API's readiness, and the other parts' metrics."""
+    port, base = Settings.model_fields["port"].default, Settings.model_fields["metrics_port"].default
+    wanted = {"api": (port, "/readyz")} | {
+        name: (base + OFFSETS[part], "/metrics")
+        for name, part in {"gpu": "worker gpu", "io": "worker io", "scheduler": "scheduler"}.items()
+    }
+    for name, (number, route) in wanted.items():
+        check = SERVICES[name]["healthcheck"]["test"][-1]
+        assert f"'127.0.0.1', {number}," in check
+        assert f"'GET', '{route}'" in check
+    assert all("healthcheck" in one for name, one in SERVICES.items() if name != "migrate")
+
+
+def test_every_service_is_confined() -> None:
+    """Read-only root, no capabilities, bounded in memory, processor, processes and logs."""
+    for service in SERVICES.values():
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert set(service["deploy"]["resources"]["limits"]) == {"cpus", "memory", "pids"}
+        assert "max-size" in service["logging"]["options"]
+    user = {service["user"] for service in OURS.values()}
+    assert user == {re.findall(r"^USER (\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[-1]}
+
+
+def test_limits_agree_with_the_code() -> None:
+    """Time to stop, and memory for the stage subprocesses, the second reader and the temporary files."""
+    for service in OURS.values():
+        assert float(service["stop_grace_period"].rstrip("s")) >= 15 + max(server.SHUTDOWN_S, dispatcher.STOP_S)
+        assert service["environment"]["ARACHNE_MAX_TEMPORARY_BYTES"] < GIB
+        assert service["tmpfs"] == ["/tmp:size=1g,mode=1777"]
+    memory = float(SERVICES["gpu"]["deploy"]["resources"]["limits"]["memory"].rstrip("g")) * GIB
+    assert memory >= (2 + 1) * Settings.model_fields["stage_memory_bytes"].default + GIB
