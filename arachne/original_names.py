@@ -44,10 +44,20 @@ class OriginalNames(PydanticBaseSettingsSource):
         if not _is_true(self.current_state.get("compat_env", False)):
             return {}
         found = {setting: find_variable(theirs) for theirs, setting in NAMES.items()}
-        values = {setting: variable[0] for setting, variable in found.items() if variable is not None}
-        if "vlm_url" in values and "vlm_url" not in self.current_state:
-            values["vlm_url"] = ollama_url(values["vlm_url"])
-        return values
+        return {
+            setting: read_value(setting, variable[0])
+            for setting, variable in found.items()
+            if variable is not None and setting not in self.current_state
+        }
+
+
+def read_value(setting: str, value: str) -> str:
+    """What the original's value is as this setting.
+
+    Raises:
+        SetupError: OLLAMA_HOST names no server.
+    """
+    return ollama_url(value) if setting == "vlm_url" else value
 
 
 def find_variable(name: str) -> tuple[str, Place] | None:

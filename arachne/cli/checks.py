@@ -16,7 +16,7 @@ from arachne import languages
 from arachne.embedded import binaries, instance
 from arachne.embedded.process import server_owner
 from arachne.errors import ArachneError, SetupError, Unavailable, VlmError, VlmModelMissing
-from arachne.original_names import NAMES, find_variable
+from arachne.original_names import NAMES, find_variable, read_value
 from arachne.settings import Settings
 
 if TYPE_CHECKING:
@@ -264,10 +264,12 @@ def original_names(settings: Settings) -> Iterator[Check]:
         ours = f"ARACHNE_{setting.upper()}"
         if (found := find_variable(theirs)) is None:
             continue
-        if (winner := find_variable(ours)) is None:
+        winner = find_variable(ours)
+        if winner is None and getattr(settings, setting) == read_value(setting, found[0]):
             yield Check(theirs, "ok", f"read from {found[1]} as {ours}")
         else:
-            yield Check(theirs, "warning", f"in {found[1]}, not used", f"{ours} in {winner[1]} wins; remove one.")
+            place = winner[1] if winner else "a file of ARACHNE_SECRETS_DIR"
+            yield Check(theirs, "warning", f"in {found[1]}, not used", f"{ours} in {place} wins; remove one.")
 
 
 async def _keys(keys: "RemoteKeys") -> list[str]:

@@ -121,6 +121,12 @@ def test_doctor_says_what_was_read_from_where(monkeypatch: pytest.MonkeyPatch) -
     assert database.found == "read from .env as ARACHNE_DATABASE_URL"
     assert (redis.name, redis.state, redis.found) == ("REDIS_URL", "warning", "in the environment, not used")
     assert "ARACHNE_REDIS_URL in .env" in redis.mend
+    Path("secrets").mkdir()
+    Path("secrets/arachne_database_url").write_text("postgresql://ours/db")
+    write(monkeypatch, "environment", {"ARACHNE_SECRETS_DIR": "secrets"})
+    assert Settings.load().database_url == "postgresql://ours/db"
+    database, _ = checks.original_names(Settings.load())
+    assert (database.state, "ARACHNE_SECRETS_DIR" in database.mend) == ("warning", True)
 
 
 def write(monkeypatch: pytest.MonkeyPatch, place: str, variables: dict[str, str]) -> None:
