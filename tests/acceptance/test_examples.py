@@ -137,6 +137,22 @@ def test_javascript_is_run() -> None:
     assert any(fence.language == "js" and runs(fence) for fence in all_fences())
 
 
+@pytest.mark.skipif(absent("sh") is not None, reason=str(absent("sh")))
+def test_the_body_shown_has_the_members_that_events_have(after_readme: Reader, shown: Shown) -> None:
+    """Those of an image and of the progress too; `text` stands for all of a result."""
+    told = json.loads(next(one.text for one in of_page("docs/webhooks.md") if one.language == "json"))
+    command = 'curl -s -H "Authorization: Bearer $TOKEN" "$ARACHNE_URL/api/events?limit=200"'
+    printed = after_readme.again(shown.data_dir.parent / "feed").types(Fence("feed", 1, "sh", (), command, ()))
+    events = json.loads(printed.splitlines()[-1].partition("<HTTP")[0])["data"]
+    event = next(one for one in events if one["type"] == "job.completed" and one["data"]["images"][0]["result"])
+    del event["message_id"]
+    for place in (lambda one: one, lambda one: one["data"], lambda one: one["data"]["progress"]):
+        assert set(place(told)) == set(place(event))
+    (image,) = told["data"]["images"]
+    assert set(image) == set(event["data"]["images"][0])
+    assert set(image["result"]) <= set(event["data"]["images"][0]["result"])
+
+
 def test_sql(shown: Shown) -> None:
     """A statement of the pages does what it says: the second time nothing is written."""
     statements = [fence.text for fence in all_fences() if fence.language == "sql"]
