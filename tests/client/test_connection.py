@@ -1,0 +1,143 @@
+"""What is sent again, when, and with which token; the service is played by the test."""
+
+import asyncio
+from collections.abc import Callable
+
+import httpx2
+import pytest
+
+from arachne.client import AsyncClient, SignatureRejected, Unreachable, verify_webhook
+from arachne.client.connection import Call
+from arachne.errors import InvalidToken, NotFound, RateLimited, RequestError, Unavailable
+
+Handler = Callable[[httpx2.Request], httpx2.Response]
+# Source: the test vector of the Standard Webhooks specification.
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+HEADERS = {
+    "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+    "webhook-timestamp": "1614265330",
+    "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+}
+BODY = b'{"test": 2432232314}'
+
+
+def problem(status: int, code: str, **headers: str) -> httpx2.Response:
+    told = {"type": "t", "title": "t", "status": status, "detail": "why", "code": code, "request_id": "r"}
+    return httpx2.Response(status, json=told, headers=headers)
+
+
+class Played:
+    """A service that gives numbered tokens and answers in turn."""
+
+    def __init__(self, *answers: httpx2.Response | Exception, expires_in: int = 3600) -> None:
+        self.answers = list(answers)
+        self.expires_in = expires_in
+        self.tokens = 0
+        self.sent: list[str] = []
+
+    async def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        """The next answer, or a token."""
+        await asyncio.sleep(0)
+        if request.url.path == "/api/auth/token":
+            self.tokens += 1
+            told = {"access_token": f"t{self.tokens}", "token_type": "Bearer", "expires_in": self.expires_in}
+            return httpx2.Response(200, json=told)
+        self.sent.append(request.headers["Authorization"])
+        answer = self.answers.pop(0) if self.answers else httpx2.Response(200, json={"ok": True, "new": 1})
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def client(self, **options: float) -> AsyncClient:
+        """A client of this service."""
+        credentials = {"client_id": "cli_x", "client_secret": "s"}
+        return AsyncClient("http://x", transport=httpx2.MockTransport(self), **credentials, **options)  # type: ignore[arg-type]
+
+
+async def test_many_at_once_fetch_one_token() -> None:
+    played = Played()
+    async with played.client() as arachne:
+        await asyncio.gather(*(arachne.call("GET", "/x") for _ in range(20)))
+    assert (played.tokens, set(played.sent)) == (1, {"Bearer t1"})
+
+
+async def test_a_token_of_a_minute_is_kept_for_most_of_it() -> None:
+    """Authlib takes it for one that has expired, and would fetch another for each request."""
+    played = Played(expires_in=60)
+    async with played.client() as arachne:
+        for _ in range(5):
+            await arachne.call("GET", "/x")
+    assert played.tokens == 1
+
+
+async def test_a_token_refused_in_the_middle_is_renewed_once() -> None:
+    played = Played(problem(401, "invalid_token"))
+    async with played.client() as arachne:
+        await arachne.call("POST", "/x")
+        assert played.sent == ["Bearer t1", "Bearer t2"]
+        played.answers = [problem(401, "invalid_token"), problem(401, "invalid_token")]
+        with pytest.raises(InvalidToken):
+            await arachne.call("GET", "/x")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        problem(429, "rate_limited", **{"Retry-After": "0"}),
+        problem(429, "account_queue_full", **{"Retry-After": "0"}),
+        problem(409, "idempotency_key_in_use"),
+        problem(503, "unavailable", **{"Retry-After": "0"}),
+        httpx2.Response(502, text="<h1>Bad gateway</h1>"),
+        httpx2.ReadError("cut"),
+    ],
+)
+async def test_what_may_pass_later_is_sent_again(refusal: httpx2.Response | Exception) -> None:
+    played = Played(refusal)
+    async with played.client() as arachne:
+        call = Call("POST", "/x", repeatable=True)
+        assert (await arachne._connection.send(call)).status_code == 200
+    assert len(played.sent) == 2
+
+
+async def test_what_may_have_been_done_is_not_sent_again() -> None:
+    """A request without a key whose answer was lost."""
+    played = Played(httpx2.ReadError("cut"))
+    async with played.client() as arachne:
+        with pytest.raises(Unreachable):
+            await arachne.call("POST", "/api/webhooks", json={})
+    assert len(played.sent) == 1
+
+
+async def test_a_wait_that_would_be_too_long_ends_with_its_reason() -> None:
+    played = Played(problem(429, "rate_limited", **{"Retry-After": "3000"}))
+    async with played.client(max_wait_s=60) as arachne:
+        with pytest.raises(RateLimited) as caught:
+            await arachne.call("GET", "/x")
+    assert caught.value.retry_after_s == 3000
+    assert len(played.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "code"),
+    [
+        (problem(404, "not_found"), NotFound, "not_found"),
+        (problem(422, "of_a_newer_service"), RequestError, "of_a_newer_service"),
+        (problem(500, "internal"), Unavailable, "internal"),
+    ],
+)
+async def test_refusals_are_the_services_own_classes(answer: httpx2.Response, kind: type[Exception], code: str) -> None:
+    played = Played(answer)
+    async with played.client(max_wait_s=0) as arachne:
+        with pytest.raises(kind) as caught:
+            await arachne.call("GET", "/x")
+    assert getattr(caught.value, "code", None) == code
+
+
+def test_webhooks_are_verified() -> None:
+    """One of several secrets and signatures is enough; an old or changed one is refused, with a word that says why."""
+    several = HEADERS | {"webhook-signature": "v1,AAAA " + HEADERS["webhook-signature"]}
+    assert verify_webhook(["whsec_AAAA", SECRET], several, BODY, now_s=1614265330) == {"test": 2432232314}
+    for body, now_s, reason in ((BODY, 1614266000, "timestamp_too_old"), (BODY + b" ", 1614265330, "wrong_signature")):
+        with pytest.raises(SignatureRejected) as caught:
+            verify_webhook(SECRET, HEADERS, body, now_s=now_s)
+        assert caught.value.reason in {reason, "reserialised_body"}
