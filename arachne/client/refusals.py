@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 
 from arachne.errors import (
     ArachneError,
-    ClientError,
     FieldError,
     ImageError,
     InvalidToken,
@@ -157,11 +156,6 @@ def _unknown(problem: Problem, message: str, retry_after_s: float | None) -> Ara
 def _name(error: ArachneError, code: str) -> None:
     """Have the error bear the code it came with."""
     vars(error)["code"] = code
-
-
-def is_ours(error: ArachneError) -> bool:
-    """Whether the error arose on this side, not in the service."""
-    return isinstance(error, ClientError)
 
 
 def read_mapping(value: object) -> Mapping[str, object]:

@@ -1,0 +1,50 @@
+"""The client without asyncio has all that the other has, and leaves nothing behind."""
+
+import inspect
+import threading
+from types import FunctionType
+
+import httpx2
+import pytest
+
+from arachne.client import AsyncClient, Client, ClientError
+from arachne.client.synchronous_webhooks import Webhooks
+from arachne.client.webhook_endpoints import AsyncWebhooks
+from tests.client.test_connection import Played
+
+
+def methods(kind: type) -> dict[str, list[inspect.Parameter]]:
+    """The parameters of each public method."""
+    found = {name: value for name, value in vars(kind).items() if isinstance(value, FunctionType) and name[0] != "_"}
+    return {name: list(inspect.signature(value).parameters.values()) for name, value in found.items()}
+
+
+@pytest.mark.parametrize(("one", "other"), [(Client, AsyncClient), (Webhooks, AsyncWebhooks)])
+def test_both_clients_have_the_same_methods(one: type, other: type) -> None:
+    """By name, parameters and defaults."""
+    assert methods(one) == methods(other)
+    if one is Client:
+        assert inspect.signature(Client) == inspect.signature(AsyncClient)
+
+
+def test_no_thread_is_left_and_none_is_started_in_vain() -> None:
+    before = set(threading.enumerate())
+    transport = httpx2.MockTransport(Played())
+    with Client("http://x", token="t", transport=transport) as arachne:
+        assert set(threading.enumerate()) == before
+        assert arachne.call("GET", "/x")["ok"]
+        assert len(set(threading.enumerate()) - before) == 1
+    assert set(threading.enumerate()) == before
+    with pytest.raises(ClientError, match="closed"):
+        arachne.call("GET", "/x")
+
+
+def test_an_iterator_that_is_left_early_is_closed() -> None:
+    """And the client can be used on."""
+    page = {"data": [{"n": 1}, {"n": 2}], "next_cursor": None}
+    played = Played(httpx2.Response(200, json=page))
+    with Client("http://x", token="t", transport=httpx2.MockTransport(played)) as arachne:
+        for row in arachne.every("/x"):
+            assert row == {"n": 1}
+            break
+        assert arachne.call("GET", "/x")["ok"]
