@@ -38,9 +38,9 @@ def main() -> int:
             service = Service(arguments.data_dir.absolute(), free_port(arguments.port), receiver.port)
             with service:
                 service.await_ready()
-                show_batch(service, receiver)
+                account = show_batch(service, receiver)
                 if not arguments.once:
-                    stay(service)
+                    stay(service, account)
         status = service.stop()
         check(status == 0, f"`arachne up` stopped with status {status}")
     except StartError as error:
@@ -65,8 +65,8 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def show_batch(service: Service, receiver: Receiver) -> None:
-    """One batch through the whole service, each step checked.
+def show_batch(service: Service, receiver: Receiver) -> dict[str, str]:
+    """The account that sent one batch through the whole service, each step checked.
 
     Raises:
         StepError: a step was not right.
@@ -86,6 +86,7 @@ def show_batch(service: Service, receiver: Receiver) -> None:
             f"Webhook {delivery.headers['webhook-id']} arrived after {time.monotonic() - started:.1f} s, rightly signed"
         )
         print_results(api, job_id)
+    return account
 
 
 def get_token(api: httpx.Client, account: dict[str, str]) -> str:
@@ -142,9 +143,12 @@ def print_results(api: httpx.Client, job_id: str) -> None:
     check(len(job["images"]) == len(IMAGES), f"{len(job['images'])} of {len(IMAGES)} images are listed")
 
 
-def stay(service: Service) -> None:
-    """Keep the service in the foreground until it ends or Ctrl-C."""
-    out.print(f"\nArachne stays at {service.url} (console: {service.url}/console). Ctrl-C stops it.")
+def stay(service: Service, account: dict[str, str]) -> None:
+    """Keep the service in the foreground until it ends or Ctrl-C, with what signs in at its console."""
+    out.print(f"\nNow your own screenshots: open [bold]{service.url}/console[/] and sign in with")
+    for name in ("client_id", "client_secret"):
+        out.print(f"  {name.replace('_', ' ')}  {account[name]}", highlight=False, soft_wrap=True)
+    out.print(f"\nArachne stays at {service.url}. Ctrl-C stops it.")
     service.show = True
     service.process.wait()
 

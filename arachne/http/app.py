@@ -12,7 +12,7 @@ from arachne.http.hosts import HostsMiddleware
 from arachne.http.observing import ObservingMiddleware
 from arachne.http.parts import Parts, open_parts
 from arachne.http.problems import ProblemsMiddleware
-from arachne.http.routes import all_resources
+from arachne.http.routes import all_resources, undescribed_resources
 from arachne.http.security import allow_origins, common_headers
 from arachne.http.usage_log import UsageLogMiddleware
 from arachne.settings import Settings
@@ -24,7 +24,8 @@ class App:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         resources = all_resources()
-        self.starlette = Starlette(routes=[resource.route for resource in resources], lifespan=self._lifespan)
+        served = [*resources, *undescribed_resources()]
+        self.starlette = Starlette(routes=[resource.route for resource in served], lifespan=self._lifespan)
         self.starlette.state.resources = resources
         self.starlette.router.redirect_slashes = False  # the redirect would be made from the Host header
         # Starlette's own outermost layer would answer errors in another form than ours, so its router is used alone.

@@ -32,6 +32,7 @@ def test_only_what_the_contract_opens_is_open() -> None:
         "/readyz",
         "/openapi.json",
         "/docs",
+        "/console",
         "/.well-known/jwks.json",
         "/.well-known/oauth-authorization-server",
         "/api/auth/token",

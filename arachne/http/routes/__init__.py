@@ -6,6 +6,7 @@ from arachne.http.routes import (
     admin_clients,
     admin_keys,
     admin_plans,
+    console,
     deliveries,
     discovery,
     documents,
@@ -39,9 +40,15 @@ _MODULES = (
     discovery,
     health,
     documents,
+    console,
 )
 
 
 def all_resources() -> list[Resource]:
     """Every path the API answers."""
     return [resource for module in _MODULES for resource in module.RESOURCES]
+
+
+def undescribed_resources() -> list[Resource]:
+    """Paths that are answered besides and are no part of the API: what the console's page loads."""
+    return list(console.FILES)
