@@ -1,13 +1,18 @@
-"""The images that files, folders and patterns on a command line stand for."""
+"""The images that files, folders, patterns, URLs and `-` on a command line stand for."""
 
 import glob
+import hashlib
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
 
-from arachne.errors import ArachneError, FetchFailed, ImageTooLarge, InvalidOptions, NotFound
+from arachne.errors import ArachneError, FetchFailed, ImageTooLarge, InvalidOptions, NotFound, SetupError
 
+STDIN = "-"
+MAX_STDIN_BYTES = 256 * 1024 * 1024  # what a request may have; a service takes less an image
 # Of files in folders; a file that is named is read whatever it is called.
 _SUFFIXES = (
     *(".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"),
@@ -17,54 +22,126 @@ _SUFFIXES = (
 
 @dataclass(frozen=True)
 class Input:
-    """A file that is to be read, or what is wrong with what was named."""
+    """An image that is to be read, or what is wrong with what was named. `data` is that of stdin."""
 
     name: str
     error: ArachneError | None = None
+    data: bytes | None = None
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Where it is, if it is a file."""
         return Path(self.name)
 
+    @property
+    def is_url(self) -> bool:
+        """Whether it lies elsewhere."""
+        return is_url(self.name)
+
+    @property
+    def stem(self) -> str:
+        """What a file made of it is called, but for the ending."""
+        if self.data is not None:
+            return "stdin"
+        if self.is_url:
+            return _stem_of(self.name)
+        return self.path.stem
+
+    @property
+    def size_bytes(self) -> int:
+        """What of it is to be sent."""
+        if self.data is not None:
+            return len(self.data)
+        try:
+            return 0 if self.is_url else self.path.stat().st_size
+        except OSError:
+            return 0
+
+    def identify(self) -> tuple[str, str] | None:
+        """Where it is, and what changes when what is there changes; None where there is nothing."""
+        if self.error is not None:
+            return None
+        if self.data is not None:
+            return STDIN, hashlib.sha256(self.data).hexdigest()
+        if self.is_url:
+            return self.name, ""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return os.path.abspath(self.path), f"{found.st_size}-{found.st_mtime_ns}"  # noqa: PTH100  # `..` goes
+
     def load(self, max_bytes: int) -> bytes:
-        """The file's bytes.
+        """The image's bytes, which are here.
 
         Raises:
             ArachneError: there are none, or too many.
         """
         if self.error is not None:
             raise self.error
+        if self.is_url:
+            raise InvalidOptions("--local reads what is here. Download the image first, or let a service fetch it.")
         try:
-            size = self.path.stat().st_size
+            size = self.path.stat().st_size if self.data is None else len(self.data)
             if size > max_bytes:
                 raise ImageTooLarge(
-                    f"The file has {size:,} bytes, {max_bytes:,} are allowed (ARACHNE_MAX_IMAGE_BYTES)."
+                    f"The image has {size:,} bytes, {max_bytes:,} are allowed (ARACHNE_MAX_IMAGE_BYTES)."
                 )
-            return self.path.read_bytes()
+            return self.path.read_bytes() if self.data is None else self.data
         except OSError as error:
             raise FetchFailed(f"The file can't be read: {error.strerror}.") from error
 
 
 def find_images(names: Sequence[str], *, apart_from: Path | None = None) -> list[Input]:
-    """What is to be read, in order, each path once; folders are searched, but not the one results are written to."""
+    """What is to be read, in order, each once; folders are searched, but not the one results are written to.
+
+    Raises:
+        SetupError: stdin can't be read.
+    """
     found: dict[str, Input] = {}
     for name in names:
         for one in _expand(name, apart_from.absolute() if apart_from else None):
-            found.setdefault(one.name, one)
+            plain = one.is_url or one.data is not None
+            found.setdefault(one.name if plain else os.path.abspath(one.name), one)  # noqa: PTH100  # `..` goes
     return list(found.values())
+
+
+def is_alone(names: Sequence[str]) -> bool:
+    """Whether one image is named, and nothing that may stand for several."""
+    return len(names) == 1 and not Path(names[0]).is_dir() and not is_pattern(names[0])
+
+
+def is_pattern(name: str) -> bool:
+    """Whether this is a pattern, and not a file whose name looks like one."""
+    return glob.has_magic(name) and not is_url(name) and not Path(name).exists()
+
+
+def is_url(name: str) -> bool:
+    """Whether this is where an image can be fetched, as the service does."""
+    scheme, separator, _ = name.partition("://")
+    return bool(separator) and scheme.lower() in {"http", "https"}
+
+
+def _stem_of(url: str) -> str:
+    """The last part of a URL's path, or else its host, as the beginning of a file's name."""
+    parts = urlsplit(url)
+    stem = PurePosixPath(unquote(parts.path)).stem
+    printable = "".join(one if one.isprintable() else "_" for one in stem)
+    return printable if printable not in {"", ".."} else parts.hostname or "image"
 
 
 def _expand(name: str, apart_from: Path | None) -> Iterator[Input]:
     path = Path(name)
-    if path.is_dir():
+    if name == STDIN:
+        yield _read_stdin()
+    elif is_url(name):
+        yield Input(name)
+    elif path.is_dir():
         yield from _search(path, apart_from)
     elif path.is_file():
         yield Input(name)
     elif path.exists():
         yield Input(name, FetchFailed("It is neither a file nor a folder."))
-    elif "://" in name:
-        yield Input(name, InvalidOptions("--local reads files. Download the image first."))
     elif is_pattern(name):
         matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  # patterns may be absolute
         if not matches:
@@ -75,9 +152,16 @@ def _expand(name: str, apart_from: Path | None) -> Iterator[Input]:
         yield Input(name, NotFound("There is no such file."))
 
 
-def is_pattern(name: str) -> bool:
-    """Whether this is a pattern, and not a file whose name looks like one."""
-    return glob.has_magic(name) and not Path(name).exists()
+def _read_stdin() -> Input:
+    try:
+        data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    except (OSError, AttributeError) as error:
+        raise SetupError(f"Stdin can't be read: {error}. Pipe an image into the command.") from None
+    if not data:
+        return Input(STDIN, FetchFailed("Nothing came on stdin. Pipe an image into it."))
+    if len(data) > MAX_STDIN_BYTES:
+        return Input(STDIN, ImageTooLarge(f"More than {MAX_STDIN_BYTES:,} bytes came on stdin; one image may."))
+    return Input(STDIN, data=data)
 
 
 def _search(folder: Path, apart_from: Path | None) -> Iterator[Input]:

@@ -2,18 +2,13 @@
 
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from arachne import languages
 from arachne.actors.pool import PoolLostError, StagePool, judge
@@ -23,7 +18,8 @@ from arachne.actors.stage_process import THREAD_LIMITS, Done, Read
 from arachne.bodies import decompress
 from arachne.cli.extract_inputs import Input
 from arachne.cli.extract_output import Sink
-from arachne.errors import ArachneError, ImageError, Unavailable
+from arachne.cli.extract_progress import display
+from arachne.errors import ArachneError, Unavailable
 from arachne.formats import Format, RenderRequest
 from arachne.pipeline import ReadRequest, pipeline_version, read_image
 from arachne.reading import settle_options
@@ -43,7 +39,7 @@ def extract(images: Sequence[Input], options: Options, settings: Settings, wante
         SetupError: something needed is missing, or the sink can't be written.
     """
     os.environ.update(THREAD_LIMITS)
-    with tempfile.TemporaryDirectory(prefix="arachne-") as folder, _progress(len(images)) as progress:
+    with tempfile.TemporaryDirectory(prefix="arachne-") as folder, display(len(images), "reading") as shown:
         request = _request(options, settings, Path(folder))
         workers = min(settings.cpu_workers, max(1, len(images)))
         run = _Run(images, request, settings.model_copy(update={"cpu_workers": workers}), wanted)
@@ -52,11 +48,11 @@ def extract(images: Sequence[Input], options: Options, settings: Settings, wante
             for number, made in run.documents():
                 if isinstance(made, ArachneError):
                     failed += 1
-                    progress.complain(images[number], made)
+                    shown.complain(images[number], made)
                     sink.miss(number, images[number], made)
                 else:
                     sink.take(number, images[number], made)
-                progress.advance()
+                shown.advance("reading")
         finally:
             run.stop()
     return failed
@@ -161,30 +157,3 @@ class _Run:
                 made = self._renderer.schedule(result_json, self._data[number], asked)
                 made.add_done_callback(lambda ended: self._ended.put((number, ended)))
                 return None
-
-
-class _Progress:
-    """A bar on stderr where that is a terminal; complaints in any case."""
-
-    def __init__(self, total: int) -> None:
-        console = Console(stderr=True, soft_wrap=True, highlight=False)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self.bar = Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())
-        self._task = self.bar.add_task("reading", total=total)
-
-    def advance(self) -> None:
-        """One image more is done."""
-        self.bar.advance(self._task)
-
-    def complain(self, one: Input, error: ArachneError) -> None:
-        """Say which image failed and why."""
-        stage = f" (stage {error.stage})" if isinstance(error, ImageError) and error.stage else ""
-        told = f"arachne: {one.name}: {error.code}: {error.message}{stage}"
-        self.bar.console.print(escape(told))
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[_Progress]:
-    made = _Progress(total)
-    with made.bar:
-        yield made

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from arachne.errors import ArachneError
+from arachne.errors import ArachneError, RequestError
 
 _UNFOLDED_WIDTH = 500  # for pipes and files: a record stays on its line
 
@@ -65,4 +65,5 @@ def say(line: str) -> None:
 
 def complain(error: ArachneError) -> None:
     """What went wrong and what to do about it."""
-    say(f"arachne: {error.message}")
+    code = f" ({error.code})" if isinstance(error, RequestError) else ""
+    say(f"arachne: {error.message}{code}")

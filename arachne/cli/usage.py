@@ -81,15 +81,15 @@ def statement(
 
 
 def _is_operator(account: str | None, data_dir: Path | None) -> bool:
-    from arachne.cli.remote import ClientSettings
+    from arachne.client import ClientSettings
 
     return account is not None or data_dir is not None or not ClientSettings().has_credentials
 
 
 def _ask_sums(query: Mapping[str, str]) -> list[dict[str, object]]:
-    from arachne.cli.remote import ClientSettings, connect
+    from arachne.cli.clients import open_client
 
-    with connect(ClientSettings()) as remote:
+    with open_client() as remote:
         report = remote.call("GET", "/api/usage", params=query)
     rows = report["data"]
     assert isinstance(rows, list)
@@ -109,9 +109,9 @@ def _sum_up(query: Mapping[str, str], account: str | None, data_dir: Path | None
 
 
 def _ask_statement(month: str) -> dict[str, object]:
-    from arachne.cli.remote import ClientSettings, connect
+    from arachne.cli.clients import open_client
 
-    with connect(ClientSettings()) as remote:
+    with open_client() as remote:
         return remote.call("GET", "/api/usage/statement", params={"month": month})
 
 

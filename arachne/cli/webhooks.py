@@ -10,7 +10,7 @@ from arachne.cli.options import Json
 from arachne.cli.output import print_record, print_rows, say
 
 if TYPE_CHECKING:
-    from arachne.cli.remote import ClientSettings, Remote
+    from arachne.client import Client, ClientSettings
 
 _PATH = "/api/webhooks"
 _EPILOG = """The service is found by ARACHNE_URL, http://127.0.0.1:8000 when unset, and signed in to with ARACHNE_TOKEN,
@@ -107,7 +107,7 @@ def listen(
     answered with 400, and why goes to stderr. With --json a line holds the event's JSON and its message_id.
     """
     from arachne.cli.listener import Listener, await_signal, check_forwarding
-    from arachne.cli.remote import ClientSettings
+    from arachne.client import ClientSettings
 
     settings = ClientSettings()
     if forward_to is not None:
@@ -121,7 +121,7 @@ def listen(
 @contextmanager
 def _secrets(settings: "ClientSettings", url: str) -> Iterator[list[str]]:
     """What requests to `url` are signed with: what is set, or else that of an endpoint made for this while."""
-    from arachne.cli.remote import connect
+    from arachne.cli.clients import open_client
     from arachne.errors import SetupError
 
     if settings.webhook_secret is not None and (given := settings.webhook_secret.get_secret_value().split()):
@@ -131,7 +131,7 @@ def _secrets(settings: "ClientSettings", url: str) -> Iterator[list[str]]:
         raise SetupError(
             "Set ARACHNE_WEBHOOK_SECRET to the endpoint's secret, or ARACHNE_TOKEN so that an endpoint can be added."
         )
-    with connect(settings) as remote:
+    with open_client(settings) as remote:
         wanted = {"url": url, "events": ["*"], "description": "arachne webhooks listen"}
         made = remote.call("POST", _PATH, json=wanted)
         try:
@@ -141,10 +141,10 @@ def _secrets(settings: "ClientSettings", url: str) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _connected() -> "Iterator[Remote]":
-    from arachne.cli.remote import ClientSettings, connect
+def _connected() -> "Iterator[Client]":
+    from arachne.cli.clients import open_client
 
-    with connect(ClientSettings()) as remote:
+    with open_client() as remote:
         yield remote
 
 

@@ -11,7 +11,7 @@ import httpx2
 
 from arachne.client.connection import Connection, Params
 from arachne.client.exchange import Exchange
-from arachne.client.gathering import pages
+from arachne.client.gathering import gather, pages
 from arachne.client.results import Extracted, ProgressListener, Submission, make_extracted
 from arachne.client.run import Run, unwrap
 from arachne.client.settings import ClientSettings
@@ -103,6 +103,19 @@ class AsyncClient:
         except BaseExceptionGroup as group:
             raise unwrap(group) from None
 
+    async def iter_submitted(
+        self, sources: Iterable[Source], **terms: Unpack[Terms]
+    ) -> AsyncGenerator[Submission | Extracted, None]:
+        """Each job as soon as it is accepted, and each image that can't be sent; nobody waits for results.
+
+        Raises:
+            ArachneError: the service refuses; what was accepted before goes on.
+        """
+        run = await self._run(sources, terms, None)
+        async with aclosing(run.submitted()) as outcomes:
+            async for one in outcomes:
+                yield one
+
     async def wait(self, job_id: str, timeout_s: float | None = None) -> JobView:
         """The job, finished.
 
@@ -133,6 +146,12 @@ class AsyncClient:
         if created_after is not None:
             params["created_after"] = created_after.isoformat()
         return self._exchange.list(JobSummary, JOBS, params)
+
+    async def follow(self, job_id: str) -> AsyncGenerator[Extracted, None]:
+        """Each image of a job, once, as soon as it is done, to the job's end."""
+        async with aclosing(gather(self._connection, self._watcher, await self.job(job_id))) as images:
+            async for image in images:
+                yield make_extracted(image.index, image.name or image.source_url or "", job_id, image)
 
     async def results(self, job_id: str) -> AsyncGenerator[Extracted, None]:
         """Each image of a job as it stands, with its result where it has one."""

@@ -56,6 +56,20 @@ class Run:
             sending = [group.create_task(self._submit(chunk)) for chunk in self._chunks]
         return [job for task in sending for job in task.result()]
 
+    async def submitted(self) -> AsyncGenerator[Submission | Extracted, None]:
+        """Each job as soon as it is accepted, one request after the other, and each image that came into none.
+
+        Raises:
+            ArachneError: the service refuses; what was accepted before goes on.
+        """
+        for item in self._items:
+            if item.error is not None:
+                yield make_failed(item, item.error)
+        for chunk in self._chunks:
+            async with aclosing(self._sender.send(chunk)) as outcomes:
+                async for outcome in outcomes:
+                    yield outcome
+
     async def results(self) -> AsyncGenerator[Extracted, None]:
         """Each image once, as soon as it is known what became of it.
 

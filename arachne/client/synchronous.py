@@ -80,6 +80,10 @@ class Client:
         """The jobs the images became; nobody waits for them."""
         return self._portal.run(lambda: self._client.submit(sources, **terms))
 
+    def iter_submitted(self, sources: Iterable[Source], **terms: Unpack[Terms]) -> Iterator[Submission | Extracted]:
+        """Each job as soon as it is accepted, and each image that can't be sent; nobody waits for results."""
+        return self._portal.iterate(self._client.iter_submitted(sources, **terms))
+
     def wait(self, job_id: str, timeout_s: float | None = None) -> JobView:
         """The job, finished."""
         return self._portal.run(lambda: self._client.wait(job_id, timeout_s))
@@ -91,6 +95,10 @@ class Client:
     def jobs(self, *, status: JobStatus | None = None, created_after: datetime | None = None) -> Iterator[JobSummary]:
         """The account's jobs, newest first."""
         return self._portal.iterate(self._client.jobs(status=status, created_after=created_after))
+
+    def follow(self, job_id: str) -> Iterator[Extracted]:
+        """Each image of a job, once, as soon as it is done, to the job's end."""
+        return self._portal.iterate(self._client.follow(job_id))
 
     def results(self, job_id: str) -> Iterator[Extracted]:
         """Each image of a job as it stands, with its result where it has one."""

@@ -126,7 +126,11 @@ def test_wrong_usage_is_told_before_anything_is_read(run: Run, images: Path, tmp
     """Exit code 2 and an empty stdout; options that can't be carried out here: 1, and a folder that can't be: 3."""
     picture = images / "chat.png"
     for words in (
-        ("extract", picture),
+        (*FAST, picture, "--model", "auto"),
+        (*FAST, picture, "--no-wait"),
+        (*FAST, picture, "--metadata", "a=b"),
+        ("extract", picture, "--metadata", "no pair"),
+        ("extract", picture, "--data-dir", "."),
         (*FAST,),
         (*FAST, picture, "--format", "docx"),
         (*FAST, picture, "--stages", "read,think"),
@@ -136,7 +140,6 @@ def test_wrong_usage_is_told_before_anything_is_read(run: Run, images: Path, tmp
         code, out, err = run(*words)
         assert (code, out) == (2, ""), words
         assert err
-    assert "--local" in run("extract", picture)[2]
     code, out, err = run(*FAST, picture, "--languages", "eng+xyz")
     assert (code, out) == (1, "")
     assert "xyz" in err

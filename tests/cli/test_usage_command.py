@@ -12,9 +12,9 @@ import respx
 from sqlalchemy import text
 
 from arachne.database import Database
+from tests.cli.conftest import problem
 
 Run = Callable[..., tuple[int, str, str]]
-URL = "http://127.0.0.1:8000"
 ENTRY = text("""
 INSERT INTO usage_entry (entry_id, account_id, subject, job_id, image_id, at, cached, degraded, model_version, units,
                          cpu_s, gpu_s, size_bytes, plan_id, unit_price, vlm_price, amount, currency)
@@ -102,12 +102,10 @@ def test_a_statement_ends_with_what_is_due(run: Run) -> None:
     assert run("usage", "statement")[0] == 2
 
 
-@respx.mock
-def test_with_credentials_the_service_is_asked_for_ones_own_account(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_credentials_the_service_is_asked_for_ones_own_account(run: Run, service: respx.Router) -> None:
     """No database is needed; the columns are the operator's, without whose it is."""
-    monkeypatch.setenv("ARACHNE_TOKEN", "a-token")
-    asked = respx.get(f"{URL}/api/usage").mock(return_value=httpx.Response(200, json=REPORT))
-    stated = respx.get(f"{URL}/api/usage/statement").mock(return_value=httpx.Response(200, json=STATEMENT))
+    asked = service.get("/api/usage").mock(return_value=httpx.Response(200, json=REPORT))
+    stated = service.get("/api/usage/statement").mock(return_value=httpx.Response(200, json=STATEMENT))
     code, out, _ = run("usage", "--from", "2026-02-01", "--to", "2026-03-01", "--group", "model", "--csv")
     assert (code, out.splitlines()) == (0, [
         "model,images,cached,degraded,gpu_seconds,cpu_seconds,bytes,amount_due,currency",
@@ -117,8 +115,6 @@ def test_with_credentials_the_service_is_asked_for_ones_own_account(run: Run, mo
     assert asked.calls.last.request.headers["authorization"] == "Bearer a-token"
     assert json.loads(run("usage", "statement", "--month", "2026-02", "--json")[1]) == STATEMENT
     assert dict(stated.calls.last.request.url.params) == {"month": "2026-02"}
-    respx.get(f"{URL}/api/usage").mock(
-        return_value=httpx.Response(403, json={"detail": "no", "code": "insufficient_scope"})
-    )
+    service.get("/api/usage").mock(return_value=httpx.Response(403, json=problem(403, "insufficient_scope")))
     code, out, err = run("usage")
     assert (code, out, "insufficient_scope" in err) == (1, "", True)

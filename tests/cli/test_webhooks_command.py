@@ -17,20 +17,11 @@ from standardwebhooks import Webhook
 from arachne.cli import listener as listening
 from arachne.cli.listener import MAX_BODY_BYTES, Listener
 from arachne.signatures.signing import new_secret, sign
+from tests.cli.conftest import problem
 
 Run = Callable[..., tuple[int, str, str]]
-URL = "https://service.example"
 SECRET, OTHER = new_secret(), new_secret()
 EVENT = b'{"type":"job.completed","timestamp":"2026-01-31T12:00:00Z","data":{"job_id":"job_1","status":"completed"}}'
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.Router]:
-    """A service at ARACHNE_URL that answers as it is told, and a token for it."""
-    monkeypatch.setenv("ARACHNE_URL", URL)
-    monkeypatch.setenv("ARACHNE_TOKEN", "a-token")
-    with respx.mock(base_url=URL, assert_all_called=False) as router:
-        yield router
 
 
 def headers_for(body: bytes, secret: str = SECRET, message_id: str = "msg_1") -> dict[str, str]:
@@ -97,11 +88,11 @@ def test_all_pages_are_listed(run: Run, service: respx.Router) -> None:
     ("answer", "told"),
     [
         (
-            httpx.Response(403, json={"detail": "The token lacks it.", "code": "insufficient_scope"}),
+            httpx.Response(403, json=problem(403, "insufficient_scope")),
             "insufficient_scope",
         ),
         (
-            httpx.Response(422, json={"detail": "No.", "errors": [{"loc": ["events", 0], "msg": "matches none"}]}),
+            httpx.Response(422, json=problem(422, "invalid_options", {"loc": ["events", 0], "msg": "matches none"})),
             "events.0: matches none",
         ),
         (httpx.Response(503, text="<html>"), "503"),

@@ -1,0 +1,270 @@
+"""Images read by a service: sent in parcels, and each result taken as soon as it is there."""
+
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, cast
+
+from arachne.cli.extract_inputs import Input
+from arachne.cli.extract_journal import Identity, Journal, Parcel
+from arachne.cli.extract_output import Sink
+from arachne.cli.extract_parcels import Shipment, pack, resume
+from arachne.cli.extract_progress import Display, display
+from arachne.cli.output import say
+from arachne.client import AsyncClient, ClientSettings, Extracted, Source, Submission, Upload
+from arachne.errors import (
+    AccountQueueFull,
+    AccountUnknown,
+    ArachneError,
+    Gone,
+    InsufficientScope,
+    InvalidToken,
+    NotFound,
+    QueueFull,
+    RateLimited,
+    SetupError,
+    Unreachable,
+)
+from arachne.formats import Format
+
+_PARCELS_AT_ONCE, _SENT_AT_ONCE, _DOCUMENTS_AT_ONCE = 8, 2, 4
+_SHUT_OUT = (Unreachable, InvalidToken, InsufficientScope, AccountUnknown)
+_FULL_S = 5.0  # until a full queue that names no time is tried again
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be read, how, and where it goes. Without `wait` it is only sent."""
+
+    images: list[Input]
+    terms: Mapping[str, Any]
+    format: Format
+    sink: Sink
+    journal: Journal
+    wait: bool = True
+
+
+def extract(order: Order, settings: ClientSettings) -> int:
+    """The number of images that could not be read; each of the others is in the sink, or its job's id printed.
+
+    Raises:
+        SetupError: the service can't be reached or doesn't let this client in, or the sink can't be written.
+        ArachneError: the service takes none of it.
+        KeyboardInterrupt: as it says, the same command goes on.
+    """
+    with display(len(order.images), "sent", *(["read"] if order.wait else [])) as shown:
+        run = RemoteRun(order, shown)
+        try:
+            asyncio.run(run.work(settings))
+        except KeyboardInterrupt:
+            _say_how_it_goes_on(order, run)
+            raise
+        except _SHUT_OUT as error:
+            raise SetupError(error.message) from error
+    if not order.wait:
+        for job_id in run.jobs:
+            sys.stdout.write(f"{job_id}\n")
+    return run.failed
+
+
+def _say_how_it_goes_on(order: Order, run: "RemoteRun") -> None:
+    told = f"Interrupted: {run.sent} of {len(order.images)} images were sent, {run.read} are read."
+    if run.sent:
+        told += " The service goes on reading them."
+    if order.journal.is_kept:
+        told += " The same command within a day goes on from here."
+    say(f"arachne: {told}")
+
+
+class RemoteRun:
+    """One order on its way: how many of its images are sent, read and failed, and the jobs they became."""
+
+    def __init__(self, order: Order, shown: Display) -> None:
+        self._order = order
+        self._shown = shown
+        self._identities = [one.identify() for one in order.images]
+        self._left: set[int] = set()
+        self._again: list[int] = []
+        self._parcels = asyncio.Semaphore(_PARCELS_AT_ONCE)
+        self._uploads = asyncio.Semaphore(_SENT_AT_ONCE)
+        self._documents = asyncio.Semaphore(_DOCUMENTS_AT_ONCE)
+        self.sent = self.failed = 0
+        self.jobs: dict[str, None] = {}
+
+    @property
+    def read(self) -> int:
+        """Images whose documents are there."""
+        return len(self._order.images) - len(self._left) - self.failed
+
+    async def work(self, settings: ClientSettings) -> None:
+        """Nothing, once every image has become a document or failed.
+
+        Raises:
+            ArachneError: the service can't be reached, or takes none of it.
+        """
+        numbers = self._look()
+        if not self._left:
+            return
+        async with AsyncClient(settings=settings, max_wait_s=0) as client:
+            await client.call("GET", "/healthz")  # a wrong address or secret is told at once
+        async with AsyncClient(settings=settings) as client:
+            shipments = resume(self._order.journal, numbers, self._left)
+            known = {number for one in shipments for number in one.wanted.values()}
+            await self._carry(client, [*shipments, *self._pack(self._left - known)])
+            while self._again:
+                again, self._again = self._again, []
+                await self._carry(client, self._pack(again))
+
+    def _look(self) -> dict[Identity, int]:
+        """The number of each image there is; what is left to do is noted."""
+        numbers: dict[Identity, int] = {}
+        for number, (one, identity) in enumerate(zip(self._order.images, self._identities, strict=True)):
+            if identity is None:
+                self._left.add(number)
+                self._miss(number, one.error or NotFound("There is no such file any more."))
+                continue
+            numbers[identity] = number
+            if self._order.wait and self._order.sink.has(number):
+                self._shown.advance("sent")
+                self._shown.advance("read")
+            else:
+                self._left.add(number)
+        return numbers
+
+    def _pack(self, numbers: Iterable[int]) -> Iterable[Shipment]:
+        return pack(self._order.journal, self._order.images, self._identities, sorted(numbers))
+
+    async def _carry(self, client: AsyncClient, shipments: Iterable[Shipment]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for one in shipments:
+                    await self._parcels.acquire()
+                    task = group.create_task(self._serve(client, one))
+                    task.add_done_callback(lambda _: self._parcels.release())
+        except BaseExceptionGroup as failures:
+            raise _first(failures) from None
+
+    async def _serve(self, client: AsyncClient, shipment: Shipment) -> None:
+        parcel, wanted = shipment.parcel, shipment.wanted
+        if any(place not in parcel.places for place in wanted):
+            async with self._uploads:
+                await self._send(client, shipment)
+        else:
+            self._note_sent(len(wanted))
+        self.jobs |= dict.fromkeys(parcel.jobs)
+        if not self._order.wait:
+            return
+        async with asyncio.TaskGroup() as group:
+            for job_id, places in parcel.jobs.items():
+                chosen = {index: place for index, place in places.items() if place in wanted}
+                group.create_task(self._follow(client, shipment, job_id, chosen))
+
+    async def _send(self, client: AsyncClient, shipment: Shipment) -> None:
+        numbers = {identity: number for number, identity in enumerate(self._identities)}
+        sources = [self._source(numbers[image]) for image in shipment.parcel.images]
+        while True:
+            try:
+                outcomes = client.iter_submitted(sources, key=shipment.parcel.key, **self._order.terms)
+                async with aclosing(outcomes):
+                    async for outcome in outcomes:
+                        self._note(shipment, outcome)
+            except (AccountQueueFull, QueueFull, RateLimited) as full:
+                if not self._left:
+                    raise
+                await asyncio.sleep(full.retry_after_s or _FULL_S)
+            else:
+                return
+
+    def _source(self, number: int) -> Source:
+        one = self._order.images[number]
+        if one.is_url:
+            return one.name
+        return Upload("stdin", data=one.data) if one.data is not None else Upload(one.path.name, path=one.path)
+
+    def _note(self, shipment: Shipment, outcome: Submission | Extracted) -> None:
+        parcel, journal = shipment.parcel, self._order.journal
+        if isinstance(outcome, Submission):
+            places = {place: (outcome.job_id, index) for index, place in enumerate(outcome.indexes)}
+            journal.accept(parcel, places)
+            self._note_sent(len(places.keys() & shipment.wanted.keys()))
+        else:
+            self._fail(shipment, outcome.index, outcome.error or NotFound("It was not read."))
+
+    def _note_sent(self, number: int) -> None:
+        self.sent += number
+        self._shown.advance("sent", number)
+
+    async def _follow(self, client: AsyncClient, shipment: Shipment, job_id: str, places: dict[int, int]) -> None:
+        """Take the images of a job, those at `places` of the parcel, by their index in the job."""
+        try:
+            async with asyncio.TaskGroup() as group, aclosing(client.follow(job_id)) as images:
+                async for one in images:
+                    if (place := places.get(cast("int", one.image_index))) is not None:
+                        group.create_task(self._take(client, shipment, place, one))
+        except BaseExceptionGroup as failures:
+            error = _first(failures)
+            if not isinstance(error, NotFound | Gone):
+                raise error from None
+            self._lose(shipment, places, error)
+
+    async def _take(self, client: AsyncClient, shipment: Shipment, place: int, one: Extracted) -> None:
+        number = shipment.wanted[place]
+        if one.error is not None:
+            self._fail(shipment, place, one.error)
+            return
+        try:
+            document = await self._document(client, one)
+        except (NotFound, Gone) as error:
+            self._fail(shipment, place, error)
+            return
+        self._order.sink.take(number, self._order.images[number], document)
+        self._left.discard(number)
+        self._shown.advance("read")
+
+    async def _document(self, client: AsyncClient, one: Extracted) -> bytes:
+        assert one.result is not None
+        match self._order.format:
+            case "json":
+                return one.result.model_dump_json().encode()
+            case "md" | "txt" as wanted:
+                return ((one.result.markdown if wanted == "md" else one.result.text) or "").encode("utf-8", "replace")
+            case wanted:
+                assert one.job_id is not None
+                async with self._documents:
+                    return await client.document(one.job_id, one.image_index or 0, wanted)
+
+    def _lose(self, shipment: Shipment, places: dict[int, int], error: ArachneError) -> None:
+        """The job is gone: what an earlier run sent is sent anew, what this one sent has failed."""
+        lost = [place for place in places.values() if shipment.wanted[place] in self._left]
+        if shipment.parcel.is_new:
+            for place in lost:
+                self._fail(shipment, place, error)
+        else:
+            self._forsake(shipment.parcel, [shipment.wanted[place] for place in lost])
+
+    def _forsake(self, parcel: Parcel, numbers: list[int]) -> None:
+        self._order.journal.drop(parcel)
+        self._again += numbers
+
+    def _fail(self, shipment: Shipment, place: int, error: ArachneError) -> None:
+        self._order.journal.fail(shipment.parcel, place)
+        if place in shipment.wanted:
+            self._miss(shipment.wanted[place], error)
+
+    def _miss(self, number: int, error: ArachneError) -> None:
+        if number not in self._left:
+            return
+        one = self._order.images[number]
+        self._left.discard(number)
+        self.failed += 1
+        self._shown.complain(one, error)
+        self._order.sink.miss(number, one, error)
+        self._shown.advance("read")
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that ended a group's tasks."""
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
