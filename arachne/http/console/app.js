@@ -50,6 +50,7 @@ async function open(view, parameters, show) {
   current.end.abort();
   current = { view, key: parameters[0], end: new AbortController() };
   const mine = current;
+  const before = document.activeElement;
   clearNotices();
   replace(nav, MENU.map(([at, label]) => link(at, label, view.at)));
   const place = el("div", { class: "view" });
@@ -60,18 +61,19 @@ async function open(view, parameters, show) {
   } catch (error) {
     if (mine === current && !isOver(error)) showFailure(place, error);
   }
-  if (mine === current) arrive(place);
+  if (mine === current) arrive(place, before);
 }
 
 function link(at, label, here) {
   return el("a", { href: `#/${at}`, "aria-current": at === here ? "page" : null }, label);
 }
 
-/** The view's name in the title, and the focus on it, unless the view has put that somewhere itself. */
-function arrive(place) {
+/** The view's name in the title, and the focus on it, unless the view or the reader has put that elsewhere since. */
+function arrive(place, before) {
   const heading = place.querySelector("h1");
   document.title = heading ? `${heading.textContent} · Arachne` : "Arachne";
-  if (heading && !place.contains(document.activeElement)) {
+  const here = document.activeElement;
+  if (heading && !place.contains(here) && (here === before || here === document.body)) {
     heading.tabIndex = -1;
     heading.focus({ preventScroll: true });
   }

@@ -85,7 +85,7 @@ class JobView {
     this.meter.value = job.progress.percent;
     this.meter.hidden = job.finished;
     this.told.textContent = this.tell();
-    replace(this.acts, actions(job, (left) => this.changed(left)));
+    this.offerActions();
     const [summary] = this.facts.children;
     replace(
       this.facts,
@@ -101,6 +101,15 @@ class JobView {
         ["Options", el("code", {}, JSON.stringify(job.options))],
       ]),
     );
+  }
+
+  /** Buttons are made anew only where others are due: one that is about to be pressed must not go away. */
+  offerActions() {
+    const { finished, progress } = this.job;
+    const due = [finished, finished && progress.failed + progress.cancelled > 0, progress.degraded > 0].join();
+    if (due === this.offered) return;
+    this.offered = due;
+    replace(this.acts, actions(this.job, (left) => this.changed(left)));
   }
 
   tell() {

@@ -52,7 +52,7 @@ function showPage(place, { url, image, page, result, signal }) {
     ["Details", showFacts(result)],
   ]);
   const copying = button("Copy as Markdown", () => copy(markdown, "The Markdown"), { kind: "main" });
-  const side = el("div", { class: "card side" }, el("div", { class: "row tools" }, copying, downloads(url, image, page)), tabs.node);
+  const side = el("div", { class: "card side" }, el("div", { class: "row tools" }, copying, downloads(url, image, page, signal)), tabs.node);
   replace(
     place,
     result.degraded && el("p", { class: "why" }, `Degraded: ${writeReasons(result)}`),
@@ -67,7 +67,7 @@ function writeReasons({ stages }) {
   return lacking.map(({ name, reason }) => `${name} (${reason ?? "failed"})`).join(", ") || "something is missing";
 }
 
-function downloads(url, image, page) {
+function downloads(url, image, page, signal) {
   const query = page === null ? {} : { page };
   const items = FORMATS.map(([format, label]) =>
     button(label, (event) => attempt(event.target, () => save(`${url}/result`, { format, ...query }, menu)), { kind: "plain" }),
@@ -82,9 +82,10 @@ function downloads(url, image, page) {
     menu.open = false;
     menu.querySelector("summary").focus();
   });
-  menu.addEventListener("focusout", (event) => {
-    if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
-  });
+  const leave = ({ target }) => {
+    if (!menu.contains(target)) menu.open = false;
+  };
+  for (const type of ["pointerdown", "focusin"]) document.addEventListener(type, leave, { signal });
   return menu;
 }
 

@@ -82,7 +82,8 @@ class Console:
 
     def read(self, *files: Path | dict[str, Any]) -> dict[str, Any]:
         """The finished job of these files, sent from the page, which shows it."""
-        self.page.locator("#pick").set_input_files(list(files))
+        given = [one if isinstance(one, dict) else as_upload(one) for one in files]
+        self.page.locator("#pick").set_input_files(given)  # type: ignore[arg-type]
         self.page.get_by_role("button", name="Read ").click()
         self.page.wait_for_url("**/console#/jobs/job_*")
         job_id = self.page.url.rpartition("/")[2]
@@ -94,6 +95,11 @@ class Console:
         """The result of an image, asked for past the page."""
         found: dict[str, Any] = self.client.get(f"{JOBS}/{job['job_id']}/images/{index}")["result"]
         return found
+
+
+def as_upload(path: Path) -> dict[str, Any]:
+    """The file as something to pick."""
+    return {"name": path.name, "mimeType": "image/png", "buffer": path.read_bytes()}
 
 
 @pytest.fixture
