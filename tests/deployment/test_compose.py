@@ -3,12 +3,16 @@
 import re
 import shutil
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from arachne import cli
 from arachne.actors import dispatcher
 from arachne.exposition import OFFSETS
 from arachne.http import server
@@ -88,3 +92,33 @@ def test_limits_agree_with_the_code() -> None:
         assert service["tmpfs"] == ["/tmp:size=1g,mode=1777"]
     memory = float(SERVICES["gpu"]["deploy"]["resources"]["limits"]["memory"].rstrip("g")) * GIB
     assert memory >= (2 + 1) * Settings.model_fields["stage_memory_bytes"].default + GIB
+
+
+def test_every_command_is_one_of_the_command_line() -> None:
+    """Words and options are parsed by the real one; what `--help` answers with 0 it knows."""
+    for name, service in OURS.items():
+        words = [*service["command"], "--help"]
+        assert CliRunner().invoke(cli.app, words).exit_code == 0, name
+    assert CliRunner().invoke(cli.app, ["worker", "cpu", "--help"]).exit_code != 0
+
+
+def test_the_image_has_what_services_are_given() -> None:
+    """The Dockerfile's extras exist, its user is the services', and its data folder is where their volume is."""
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    [extras] = re.findall(r"'arachne-vision\[([\w,]+)\]'", dockerfile)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {"server", *extras.split(",")} <= set(project["optional-dependencies"])
+    [user] = re.findall(r"^USER (\S+)$", dockerfile, re.MULTILINE)
+    [data_dir] = re.findall(r"ARACHNE_DATA_DIR=(\S+)", dockerfile)
+    for service in OURS.values():
+        assert service["user"] == user
+        assert service["environment"]["ARACHNE_DATA_DIR"] == data_dir
+        assert f"data:{data_dir}" in service["volumes"]
+    assert f"VOLUME {data_dir}\n" in dockerfile
+
+
+def test_it_is_what_the_compose_specification_allows() -> None:
+    """Source: the Compose specification's own schema, as check-jsonschema carries it."""
+    line = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", "vendor.compose-spec"]
+    done = subprocess.run([*line, ROOT / "compose.yaml"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
