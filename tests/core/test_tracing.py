@@ -110,7 +110,7 @@ def test_an_endpoint_without_the_packages_is_told(monkeypatch: pytest.MonkeyPatc
     """At the start, with what to install."""
     monkeypatch.setenv(tracing.ENDPOINTS[0], "http://127.0.0.1:1")
     monkeypatch.setattr(tracing, "find_spec", lambda _: None)
-    with pytest.raises(SetupError, match=r"arachne-vision\[otel\]"), tracing.traced("api"):
+    with pytest.raises(SetupError, match=r"arachne-vision\[server,otel\]"), tracing.traced("api"):
         pass
 
 
