@@ -256,7 +256,7 @@ def test_binaries_out_of_reach_are_copied_once(tmp_path: Path, monkeypatch: pyte
 def test_missing_wheel_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the wheel the error names both the extra to install and the setting that makes it unnecessary."""
     monkeypatch.setattr(binaries, "find_spec", lambda _: None)
-    with pytest.raises(SetupError, match=r"arachne-vision\[embedded\].*ARACHNE_DATABASE_URL"):
+    with pytest.raises(SetupError, match=r"arachne-vision\[server,embedded\].*ARACHNE_DATABASE_URL"):
         binaries.find_postgres(server_owner())
 
 

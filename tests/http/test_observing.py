@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from structlog.contextvars import get_contextvars
 
 from arachne import tracing
+from arachne.http.routes import all_resources, undescribed_resources
 from arachne.metrics import REGISTRY
 from tests.http.conftest import Service
 from tests.http.pictures import png
@@ -43,7 +44,8 @@ async def test_requests_count_under_their_template(service: Service) -> None:
         for sample in family.samples
         if family.name.startswith("arachne_http")
     }
-    assert routes <= {resource.path for resource in service.app.starlette.state.resources} | {"-"}
+    served = [*all_resources(), *undescribed_resources()]
+    assert routes <= {resource.path for resource in served} | {"-"}
 
 
 async def test_the_requests_id_and_trace_reach_whoever_works_for_its_job(service: Service) -> None:
