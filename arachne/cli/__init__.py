@@ -1,7 +1,7 @@
 """The command `arachne`. Its parts are imported when they run, so that `--help` answers at once.
 
-Exit codes: 0 done · 1 refused or failed, the reason on stderr · 2 wrong usage · 3 this machine or its settings need
-mending, how on stderr · 130 interrupted. Nothing but data goes to stdout.
+Exit codes: 0 done · 1 refused or failed, the reason on stderr · 2 wrong usage · 3 this machine, its settings or the way
+to the service need mending, how on stderr · 130 interrupted. Nothing but data goes to stdout.
 """
 
 import sys
@@ -11,9 +11,19 @@ import typer
 from arachne import __version__
 from arachne.cli import account, audit, cache, doctor, extract, migrate, parts, plan, tokens, up, usage, webhooks
 from arachne.cli.output import complain
-from arachne.errors import ArachneError, SetupError
+from arachne.errors import (
+    AccountUnknown,
+    ArachneError,
+    InsufficientScope,
+    InvalidToken,
+    SetupError,
+    UnexpectedAnswer,
+    Unreachable,
+)
 
 FAILED, SETUP, INTERRUPTED = 1, 3, 130
+# No service there, or none that takes these credentials: another try changes nothing before that is mended.
+_SETUP_ERRORS = (SetupError, Unreachable, UnexpectedAnswer, InvalidToken, InsufficientScope, AccountUnknown)
 
 app = typer.Typer(
     name="arachne",
@@ -54,7 +64,7 @@ def main() -> None:
     """Run the command line; errors of ours become a line on stderr and an exit code."""
     try:
         app()
-    except SetupError as error:
+    except _SETUP_ERRORS as error:
         complain(error)
         sys.exit(SETUP)
     except ArachneError as error:

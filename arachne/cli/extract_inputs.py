@@ -106,6 +106,19 @@ def find_images(names: Sequence[str], *, apart_from: Path | None = None) -> list
     return list(found.values())
 
 
+def read_list(file: str) -> list[str]:
+    """What the lines of a file name; of stdin for `-`.
+
+    Raises:
+        SetupError: it can't be read.
+    """
+    try:
+        data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    except (OSError, AttributeError) as error:
+        raise SetupError(f"The list {file} can't be read: {error}.") from None
+    return [os.fsdecode(line) for line in data.replace(b"\r\n", b"\n").split(b"\n") if line.strip()]
+
+
 def is_alone(names: Sequence[str]) -> bool:
     """Whether one image is named, and nothing that may stand for several."""
     return len(names) == 1 and not Path(names[0]).is_dir() and not is_pattern(names[0])
@@ -156,11 +169,11 @@ def _read_stdin() -> Input:
     try:
         data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
     except (OSError, AttributeError) as error:
-        raise SetupError(f"Stdin can't be read: {error}. Pipe an image into the command.") from None
+        raise SetupError(f"Stdin can't be read: {error}. Pipe an image into it.") from None
     if not data:
         return Input(STDIN, FetchFailed("Nothing came on stdin. Pipe an image into it."))
     if len(data) > MAX_STDIN_BYTES:
-        return Input(STDIN, ImageTooLarge(f"More than {MAX_STDIN_BYTES:,} bytes came on stdin; one image may."))
+        return Input(STDIN, ImageTooLarge(f"More than {MAX_STDIN_BYTES:,} bytes came on stdin."))
     return Input(STDIN, data=data)
 
 

@@ -63,7 +63,9 @@ class Journal:
         self.written: set[tuple[str, Identity]] = set()
         if file is not None:
             file.seek(0)
-            for line in file.read().split(b"\n")[:-1]:
+            *lines, torn = file.read().split(b"\n")
+            file.truncate(file.tell() - len(torn))
+            for line in lines:
                 with suppress(ValueError, KeyError, TypeError):
                     self._take(json.loads(line))
 
@@ -136,13 +138,13 @@ def open_journal(command: Mapping[str, object], *, anew: bool = False) -> Iterat
     Waits for another process that runs the same command.
     """
     name = hashlib.sha256(json.dumps(command, sort_keys=True).encode()).hexdigest()[:32]
-    folder = _folder()
     try:
+        folder = _folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _tidy(folder)
         file = _hold(folder / f"{name}.jsonl")
-    except OSError as error:
-        say(f"arachne: {folder} can't be used: {error.strerror}. Set XDG_STATE_HOME, or nothing is resumed.")
+    except (OSError, RuntimeError) as error:  # no place to write, or no home
+        say(f"arachne: Nothing is noted, and this command can't go on after an end: {error}. Set XDG_STATE_HOME.")
         yield Journal(None)
         return
     with file:

@@ -22,7 +22,7 @@ class Display:
         self._tasks: dict[str, TaskID] = {kind: self.bar.add_task(kind, total=total) for kind in kinds}
 
     def advance(self, kind: str, number: int = 1) -> None:
-        """This many images more are done."""
+        """This many images more are done, where that is shown."""
         if kind in self._tasks:
             self.bar.advance(self._tasks[kind], number)
 

@@ -1,36 +1,22 @@
 """Images read by a service: sent in parcels, and each result taken as soon as it is there."""
 
 import asyncio
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from arachne.cli.extract_inputs import Input
 from arachne.cli.extract_journal import Identity, Journal, Parcel
 from arachne.cli.extract_output import Sink
 from arachne.cli.extract_parcels import Shipment, pack, resume
-from arachne.cli.extract_progress import Display, display
-from arachne.cli.output import say
-from arachne.client import AsyncClient, ClientSettings, Extracted, Source, Submission, Upload
-from arachne.errors import (
-    AccountQueueFull,
-    AccountUnknown,
-    ArachneError,
-    Gone,
-    InsufficientScope,
-    InvalidToken,
-    NotFound,
-    QueueFull,
-    RateLimited,
-    SetupError,
-    Unreachable,
-)
+from arachne.cli.extract_progress import Display
+from arachne.client import AsyncClient, ClientSettings, Extracted, Source, Submission, Terms, Upload
+from arachne.errors import AccountQueueFull, ArachneError, Gone, NotFound, QueueFull, RateLimited
 from arachne.formats import Format
+from arachne.schemas.submission import SubmissionTerms
 
 _PARCELS_AT_ONCE, _SENT_AT_ONCE, _DOCUMENTS_AT_ONCE = 8, 2, 4
-_SHUT_OUT = (Unreachable, InvalidToken, InsufficientScope, AccountUnknown)
 _FULL_S = 5.0  # until a full queue that names no time is tried again
 
 
@@ -38,48 +24,16 @@ _FULL_S = 5.0  # until a full queue that names no time is tried again
 class Order:
     """What is to be read, how, and where it goes. Without `wait` it is only sent."""
 
-    images: list[Input]
-    terms: Mapping[str, Any]
+    images: Sequence[Input]
+    terms: SubmissionTerms
     format: Format
     sink: Sink
     journal: Journal
     wait: bool = True
 
 
-def extract(order: Order, settings: ClientSettings) -> int:
-    """The number of images that could not be read; each of the others is in the sink, or its job's id printed.
-
-    Raises:
-        SetupError: the service can't be reached or doesn't let this client in, or the sink can't be written.
-        ArachneError: the service takes none of it.
-        KeyboardInterrupt: as it says, the same command goes on.
-    """
-    with display(len(order.images), "sent", *(["read"] if order.wait else [])) as shown:
-        run = RemoteRun(order, shown)
-        try:
-            asyncio.run(run.work(settings))
-        except KeyboardInterrupt:
-            _say_how_it_goes_on(order, run)
-            raise
-        except _SHUT_OUT as error:
-            raise SetupError(error.message) from error
-    if not order.wait:
-        for job_id in run.jobs:
-            sys.stdout.write(f"{job_id}\n")
-    return run.failed
-
-
-def _say_how_it_goes_on(order: Order, run: "RemoteRun") -> None:
-    told = f"Interrupted: {run.sent} of {len(order.images)} images were sent, {run.read} are read."
-    if run.sent:
-        told += " The service goes on reading them."
-    if order.journal.is_kept:
-        told += " The same command within a day goes on from here."
-    say(f"arachne: {told}")
-
-
 class RemoteRun:
-    """One order on its way: how many of its images are sent, read and failed, and the jobs they became."""
+    """One order on its way: how many of its images are read, under way and failed, and the jobs they became."""
 
     def __init__(self, order: Order, shown: Display) -> None:
         self._order = order
@@ -90,13 +44,26 @@ class RemoteRun:
         self._parcels = asyncio.Semaphore(_PARCELS_AT_ONCE)
         self._uploads = asyncio.Semaphore(_SENT_AT_ONCE)
         self._documents = asyncio.Semaphore(_DOCUMENTS_AT_ONCE)
-        self.sent = self.failed = 0
+        self._terms = cast("Terms", order.terms.options.model_dump(exclude_defaults=True))
+        self._terms["metadata"] = order.terms.metadata
+        self._sent: set[int] = set()
+        self.failed = 0
         self.jobs: dict[str, None] = {}
 
     @property
     def read(self) -> int:
         """Images whose documents are there."""
-        return len(self._order.images) - len(self._left) - self.failed
+        return self.total - len(self._left) - self.failed
+
+    @property
+    def under_way(self) -> int:
+        """Images that the service has and that are not here yet."""
+        return len(self._sent & self._left)
+
+    @property
+    def total(self) -> int:
+        """Images of the order."""
+        return len(self._order.images)
 
     async def work(self, settings: ClientSettings) -> None:
         """Nothing, once every image has become a document or failed.
@@ -126,7 +93,7 @@ class RemoteRun:
                 self._miss(number, one.error or NotFound("There is no such file any more."))
                 continue
             numbers[identity] = number
-            if self._order.wait and self._order.sink.has(number):
+            if self._order.sink.has(number):
                 self._shown.advance("sent")
                 self._shown.advance("read")
             else:
@@ -152,7 +119,7 @@ class RemoteRun:
             async with self._uploads:
                 await self._send(client, shipment)
         else:
-            self._note_sent(len(wanted))
+            self._note_sent(wanted.values())
         self.jobs |= dict.fromkeys(parcel.jobs)
         if not self._order.wait:
             return
@@ -164,14 +131,15 @@ class RemoteRun:
     async def _send(self, client: AsyncClient, shipment: Shipment) -> None:
         numbers = {identity: number for number, identity in enumerate(self._identities)}
         sources = [self._source(numbers[image]) for image in shipment.parcel.images]
+        terms: Terms = {**self._terms, "key": shipment.parcel.key}
         while True:
             try:
-                outcomes = client.iter_submitted(sources, key=shipment.parcel.key, **self._order.terms)
+                outcomes = client.iter_submitted(sources, **terms)
                 async with aclosing(outcomes):
                     async for outcome in outcomes:
                         self._note(shipment, outcome)
             except (AccountQueueFull, QueueFull, RateLimited) as full:
-                if not self._left:
+                if not self._sent:
                     raise
                 await asyncio.sleep(full.retry_after_s or _FULL_S)
             else:
@@ -188,13 +156,13 @@ class RemoteRun:
         if isinstance(outcome, Submission):
             places = {place: (outcome.job_id, index) for index, place in enumerate(outcome.indexes)}
             journal.accept(parcel, places)
-            self._note_sent(len(places.keys() & shipment.wanted.keys()))
+            self._note_sent([shipment.wanted[place] for place in places if place in shipment.wanted])
         else:
             self._fail(shipment, outcome.index, outcome.error or NotFound("It was not read."))
 
-    def _note_sent(self, number: int) -> None:
-        self.sent += number
-        self._shown.advance("sent", number)
+    def _note_sent(self, numbers: Collection[int]) -> None:
+        self._sent.update(numbers)
+        self._shown.advance("sent", len(numbers))
 
     async def _follow(self, client: AsyncClient, shipment: Shipment, job_id: str, places: dict[int, int]) -> None:
         """Take the images of a job, those at `places` of the parcel, by their index in the job."""

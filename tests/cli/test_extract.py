@@ -126,11 +126,15 @@ def test_wrong_usage_is_told_before_anything_is_read(run: Run, images: Path, tmp
     """Exit code 2 and an empty stdout; options that can't be carried out here: 1, and a folder that can't be: 3."""
     picture = images / "chat.png"
     for words in (
-        (*FAST, picture, "--model", "auto"),
+        ("extract",),
+        ("extract", "-", "--from-file", "-"),
+        ("extract", picture, "--metadata", "no pair"),
+        ("extract", picture, "--metadata", f"{'k' * 41}=v"),
+        ("extract", picture, "--prompt", "p" * 2001),
         (*FAST, picture, "--no-wait"),
         (*FAST, picture, "--metadata", "a=b"),
-        ("extract", picture, "--metadata", "no pair"),
         ("extract", picture, "--data-dir", "."),
+        (*FAST, picture, "--model", "m", "--cache", "refresh"),
         (*FAST,),
         (*FAST, picture, "--format", "docx"),
         (*FAST, picture, "--stages", "read,think"),

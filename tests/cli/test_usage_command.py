@@ -117,4 +117,4 @@ def test_with_credentials_the_service_is_asked_for_ones_own_account(run: Run, se
     assert dict(stated.calls.last.request.url.params) == {"month": "2026-02"}
     service.get("/api/usage").mock(return_value=httpx.Response(403, json=problem(403, "insufficient_scope")))
     code, out, err = run("usage")
-    assert (code, out, "insufficient_scope" in err) == (1, "", True)
+    assert (code, out, "insufficient_scope" in err) == (3, "", True)

@@ -58,7 +58,7 @@ def test_without_credentials(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_client_credentials_sign_in(run: Run, service: respx.Router, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are exchanged for a token, in HTTP Basic; refused ones end with 1 and the reason."""
+    """They are exchanged for a token, in HTTP Basic; refused ones end with 3 and the reason."""
     monkeypatch.delenv("ARACHNE_TOKEN")
     monkeypatch.setenv("ARACHNE_CLIENT_ID", "cli_1")
     monkeypatch.setenv("ARACHNE_CLIENT_SECRET", "s3cret")
@@ -69,7 +69,7 @@ def test_client_credentials_sign_in(run: Run, service: respx.Router, monkeypatch
     assert listed.calls.last.request.headers["Authorization"] == "Bearer fresh"
     token.respond(401, json={"error": "invalid_client"})
     code, out, err = run("webhooks", "list")
-    assert (code, out, "invalid_client" in err, "s3cret" in err) == (1, "", True, False)
+    assert (code, out, "invalid_client" in err, "s3cret" in err) == (3, "", True, False)
 
 
 def test_all_pages_are_listed(run: Run, service: respx.Router) -> None:
@@ -85,26 +85,28 @@ def test_all_pages_are_listed(run: Run, service: respx.Router) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "told", "status"),
     [
         (
             httpx.Response(403, json=problem(403, "insufficient_scope")),
             "insufficient_scope",
+            3,
         ),
         (
             httpx.Response(422, json=problem(422, "invalid_options", {"loc": ["events", 0], "msg": "matches none"})),
             "events.0: matches none",
+            1,
         ),
-        (httpx.Response(503, text="<html>"), "503"),
-        (httpx.ConnectError("nobody listens"), "nobody listens"),
+        (httpx.Response(503, text="<html>"), "503", 1),
+        (httpx.ConnectError("nobody listens"), "nobody listens", 3),
     ],
 )
-def test_refusals_are_told(run: Run, service: respx.Router, answer: object, told: str) -> None:
-    """Exit code 1, nothing on stdout, and on stderr what the service said."""
+def test_refusals_are_told(run: Run, service: respx.Router, answer: object, told: str, status: int) -> None:
+    """Nothing on stdout, on stderr what the service said, and 3 where access is to be mended, else 1."""
     effect = {"side_effect": answer} if isinstance(answer, Exception) else {"return_value": answer}
     service.post("/api/webhooks").mock(**effect)  # type: ignore[arg-type]
     code, out, err = run("webhooks", "add", "https://a.example/hook")
-    assert (code, out, told in err) == (1, "", True)
+    assert (code, out, told in err) == (status, "", True)
 
 
 def test_a_failed_test_ends_with_1(run: Run, service: respx.Router) -> None:
