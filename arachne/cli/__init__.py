@@ -11,26 +11,15 @@ import typer
 from arachne import __version__
 from arachne.cli import account, audit, cache, doctor, extract, migrate, parts, plan, tokens, up, usage, webhooks
 from arachne.cli.output import complain
-from arachne.errors import (
-    AccountUnknown,
-    ArachneError,
-    InsufficientScope,
-    InvalidToken,
-    SetupError,
-    UnexpectedAnswer,
-    Unreachable,
-)
+from arachne.errors import ArachneError, SetupError
 
 FAILED, SETUP, INTERRUPTED = 1, 3, 130
-# No service there, or none that takes these credentials: another try changes nothing before that is mended.
-_SETUP_ERRORS = (SetupError, Unreachable, UnexpectedAnswer, InvalidToken, InsufficientScope, AccountUnknown)
 
 app = typer.Typer(
     name="arachne",
     help="Reads screenshots: text, structure and descriptions over HTTP, with signed webhooks.",
     epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 set-up needs mending, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 up.register(app)
@@ -64,7 +53,7 @@ def main() -> None:
     """Run the command line; errors of ours become a line on stderr and an exit code."""
     try:
         app()
-    except _SETUP_ERRORS as error:
+    except SetupError as error:
         complain(error)
         sys.exit(SETUP)
     except ArachneError as error:

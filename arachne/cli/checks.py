@@ -5,14 +5,14 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import redis
 from sqlalchemy.exc import SQLAlchemyError
 
 from arachne import languages
+from arachne.cli.finding import Check, first_line
 from arachne.embedded import binaries, instance
 from arachne.embedded.process import server_owner
 from arachne.errors import ArachneError, SetupError, Unavailable, VlmError, VlmModelMissing
@@ -23,20 +23,9 @@ if TYPE_CHECKING:
     from arachne.tokens import RemoteKeys
     from arachne.vlm import ModelState
 
-State = Literal["ok", "warning", "failed"]
 _FREE_BYTES = 2 * 1024**3
 _TIMEOUT_S = 5.0
 _TESSEROCR = "Install the package tesserocr (pip install tesserocr)."
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding; `mend` says what to do unless all is well."""
-
-    name: str
-    state: State
-    found: str
-    mend: str = ""
 
 
 def examine(settings: Settings) -> Iterator[Check]:
@@ -141,7 +130,7 @@ def _postgres(settings: Settings) -> Check:
     try:
         current = migrations.is_current(settings.database_url)
     except (ArachneError, SQLAlchemyError) as error:
-        return Check("postgres", "failed", _first_line(error), "Check ARACHNE_DATABASE_URL and that the server runs.")
+        return Check("postgres", "failed", first_line(error), "Check ARACHNE_DATABASE_URL and that the server runs.")
     if not current:
         return Check("postgres", "failed", "schema is not current", "Run `arachne migrate`.")
     return Check("postgres", "ok", "schema is current")
@@ -155,7 +144,7 @@ def _redis(settings: Settings) -> Check:
             client.ping()
             policy = _eviction(client)
     except (redis.RedisError, ValueError) as error:
-        return Check("redis", "failed", _first_line(error), "Check ARACHNE_REDIS_URL and that the server runs.")
+        return Check("redis", "failed", first_line(error), "Check ARACHNE_REDIS_URL and that the server runs.")
     if policy is None:
         return Check("redis", "warning", "answers, but not what its settings are", "See that it evicts no keys.")
     if policy != "noeviction":
@@ -203,7 +192,7 @@ def _storage(settings: Settings) -> Check:
         return Check("storage", "failed", where, error.message)
     except Unavailable as error:
         mend = "Check ARACHNE_STORAGE_URL, AWS_ENDPOINT_URL and AWS_REGION, and that the store runs."
-        return Check("storage", "failed", f"{where}: {_first_line(error.__cause__ or error)}", mend)
+        return Check("storage", "failed", f"{where}: {first_line(error.__cause__ or error)}", mend)
     return Check("storage", "ok", where)
 
 
@@ -226,7 +215,7 @@ def _vlm(settings: Settings) -> Check:
     try:
         states = asyncio.run(_models(settings))
     except VlmError as error:
-        return Check("vlm", "failed", _first_line(error), "Check ARACHNE_VLM_URL and that the server runs.")
+        return Check("vlm", "failed", first_line(error), "Check ARACHNE_VLM_URL and that the server runs.")
     try:
         found = [find_model(name, states) for name in (settings.vlm_fast_model, settings.vlm_large_model)]
     except VlmModelMissing as error:
@@ -283,7 +272,3 @@ async def _models(settings: Settings) -> "tuple[ModelState, ...]":
 
     async with open_backend(settings.model_copy(update={"vlm_timeout_s": _TIMEOUT_S})) as backend:
         return await backend.models()
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

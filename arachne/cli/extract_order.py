@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from arachne.cli.clients import access
 from arachne.cli.extract_inputs import STDIN, Input, is_url
 from arachne.cli.extract_journal import Journal
 from arachne.cli.extract_progress import display
@@ -55,7 +56,8 @@ def fulfil(order: Order, settings: ClientSettings) -> int:
     with display(len(order.images), "sent", *(["read"] if order.wait else [])) as shown:
         run = RemoteRun(order, shown)
         try:
-            asyncio.run(run.work(settings))
+            with access():
+                asyncio.run(run.work(settings))
         except KeyboardInterrupt:
             shown.say(f"arachne: Interrupted{_standing(run, order.journal)}")
             raise

@@ -13,8 +13,17 @@ if TYPE_CHECKING:
     from arachne.client import Client, ClientSettings
 
 _PATH = "/api/webhooks"
-_EPILOG = """The service is found by ARACHNE_URL, http://127.0.0.1:8000 when unset, and signed in to with ARACHNE_TOKEN,
-or with ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET."""
+_EPILOG = (
+    "The service is found by ARACHNE_URL, http://127.0.0.1:8000 when unset, and signed in to with ARACHNE_TOKEN, "
+    "or with ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET.\n\n"
+    "Examples:\n\n"
+    "arachne webhooks listen --forward-to http://127.0.0.1:3000/hooks\n\n"
+    "arachne webhooks add https://example.com/hooks/arachne --event 'job.*'\n\n"
+    "arachne webhooks deliveries ENDPOINT --status failed\n\n"
+    "arachne webhooks recover ENDPOINT --since 2026-01-31T00:00:00Z --dry-run\n\n"
+    "Exit codes: 0 done, 1 refused, or a test failed, 2 wrong usage, 3 no credentials, or refused ones, or no service "
+    "there, 130 interrupted."
+)
 
 app = typer.Typer(
     help="Add, list and test webhook endpoints, see and repeat deliveries, receive here.",
@@ -49,6 +58,55 @@ def list_all(json: Json = False) -> None:
         rows = list(remote.every(_PATH))
     shown = rows if json else [row | {"events": _joined(row["events"])} for row in rows]
     print_rows(shown, ["endpoint_id", "url", "events", "enabled", "disabled_reason"], as_json=json)
+    if not rows:
+        say("There are none: `arachne webhooks add URL` makes one, `arachne webhooks listen` tries it here.")
+
+
+@app.command()
+def change(
+    endpoint: Endpoint,
+    *,
+    url: Annotated[str | None, typer.Option(help="Where events are sent from now on.")] = None,
+    event: Events = None,
+    description: Annotated[str | None, typer.Option(help="A note of yours.")] = None,
+    enabled: Annotated[
+        bool | None, typer.Option("--enable/--disable", help="Whether it gets events; after a failure, start anew.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Change an endpoint, or enable it again after it was disabled."""
+    wanted = {"url": url, "events": event or None, "description": description, "enabled": enabled}
+    changes = {name: value for name, value in wanted.items() if value is not None}
+    if not changes:
+        raise typer.BadParameter("Say what: --url, --event, --description, --enable or --disable.")
+    with _connected() as remote:
+        changed = remote.call("PATCH", f"{_PATH}/{_segment(endpoint)}", json=changes)
+    shown = changed if json else _pick(changed, "endpoint_id", "url", "events", "enabled", "disabled_reason")
+    print_record(shown, as_json=json)
+
+
+@app.command()
+def remove(endpoint: Endpoint) -> None:
+    """Remove an endpoint; what was not yet sent to it is not sent any more."""
+    with _connected() as remote:
+        remote.call("DELETE", f"{_PATH}/{_segment(endpoint)}")
+    say(f"{endpoint} is removed.")
+
+
+@app.command()
+def rotate(
+    endpoint: Annotated[str, typer.Argument(metavar="ENDPOINT", help="Id of the endpoint; default for jobs' own.")],
+    grace: Annotated[
+        int, typer.Option("--grace", min=0, max=2_592_000, metavar="SECONDS", help="How long the old secret signs too.")
+    ] = 86_400,
+    json: Json = False,
+) -> None:
+    """Give an endpoint a new secret and print it, this once."""
+    with _connected() as remote:
+        made = remote.call("POST", f"{_PATH}/{_segment(endpoint)}/rotate", json={"grace_seconds": grace})
+    print_record(made if json else _pick(made, "secret", "old_secret_until"), as_json=json)
+    if endpoint != "default":
+        say("Keep the secret: it is not shown again.")
 
 
 @app.command("test")
@@ -92,6 +150,31 @@ def redeliver(endpoint: Endpoint, message: Message, json: Json = False) -> None:
     with _connected() as remote:
         delivery = remote.call("POST", path)
     print_record(delivery if json else _pick(delivery, *DeliveryColumns), as_json=json)
+
+
+@app.command()
+def recover(
+    endpoint: Endpoint,
+    *,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="From when, RFC 3339; its making if none.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="To before when; now if none.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
+    json: Json = False,
+) -> None:
+    """Send an endpoint the events it missed, also while it was disabled; never one twice. Prints which."""
+    wanted = {"since": since, "until": until, "dry_run": dry_run}
+    asked = {name: value for name, value in wanted.items() if value is not None}
+    with _connected() as remote:
+        found = remote.call("POST", f"{_PATH}/{_segment(endpoint)}/recover", json=asked)
+    rows = found["data"]
+    assert isinstance(rows, list)
+    if json:
+        print_record(found, as_json=True)
+    else:
+        print_rows(rows, ["message_id", "event", "status", "created_at"], as_json=False)
+        say(f"Events {'that would be sent' if dry_run else 'on their way'}: {found['count']}.")
+    if found["more"]:
+        say("There are more: run it again for the rest.")
 
 
 @app.command()

@@ -57,7 +57,8 @@ def read_refusal(response: httpx2.Response) -> ArachneError:
         return _foreign(response, retry_after_s)
     request_id = problem.request_id
     errors: list[FieldError] = [{"loc": one.loc, "msg": one.msg} for one in problem.errors or ()]
-    told = "; ".join([problem.detail, *(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in errors[:5])])
+    faults = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in errors[:5]]
+    told = "; ".join([problem.detail, *(one for one in faults if one not in problem.detail)])
     kind = _REFUSALS.get(problem.code)
     message = f"{told} (request {request_id})"
     if kind is None:

@@ -59,6 +59,14 @@ class ClientSettings(BaseSettings):
             raise SetupError(
                 "Set ARACHNE_TOKEN, or ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET; ARACHNE_URL names where."
             )
+        self.check_url()
+
+    def check_url(self) -> None:
+        """Nothing, where the service's URL is one.
+
+        Raises:
+            SetupError: it is none.
+        """
         try:
             parts = urlsplit(self.url)
             usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

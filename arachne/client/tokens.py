@@ -129,7 +129,7 @@ def _refusal(response: httpx2.Response) -> ArachneError:
     if response.status_code in {429, 503} or not isinstance(told, dict) or "error" not in told:
         return read_refusal(response)
     word, text = str(told["error"]), str(told.get("error_description") or "no reason given")
-    message = f"No token was given: {text} ({word})"
+    message = f"No token was given: {text.removesuffix('.')} ({word})"
     error: RequestError
     if word in {"invalid_client", "unauthorized_client"}:
         error = InvalidToken(f"{message}. Check ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET.")

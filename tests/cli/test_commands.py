@@ -12,8 +12,9 @@ from unittest.mock import Mock
 
 import pytest
 import redis
+import typer.main
 
-from arachne import __version__, formats, logs
+from arachne import __version__, cli, formats, logs
 from arachne.cli import house
 from arachne.cli.checks import examine
 from arachne.embedded import datadir
@@ -211,3 +212,37 @@ def test_parts_log_for_people_where_their_lines_are_shown_to_some(
         assert part.journal is not None
         part.journal.close()
         assert part.start.keywords["env"].get("ARACHNE_LOG_FORMAT") == told
+
+
+def test_a_slip_of_the_finger_is_told_what_was_meant(run: Run) -> None:
+    assert "'extract'" in run("extrct")[2]
+    assert "'webhooks'" in run("webhook", "list")[2]
+    assert "--format" in run("extract", "--fromat", "md")[2]
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("arachne webh", ["webhooks"]), ("arachne extract --format h", ["hocr"]), ("arachne usage sta", ["statement"])],
+)
+def test_shells_complete_commands_and_values(
+    run: Run, monkeypatch: pytest.MonkeyPatch, typed: str, offered: list[str]
+) -> None:
+    """By the protocol of Bash's programmable completion, that `--show-completion bash` prints the other end of."""
+    monkeypatch.setenv("_ARACHNE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    assert run()[1].split() == offered
+
+
+def test_every_reading_command_prints_json() -> None:
+    """All but those that write, or whose whole output is one word for a script."""
+    writing = {"up", "api", "gpu", "io", "scheduler", "migrate", "token", "revoke", "rotate-keys", "extract"}
+    writing |= {"disable", "enable", "bind", "plan", "remove"}
+    lacking = set()
+    waiting = [typer.main.get_command(cli.app)]
+    while waiting:
+        command = waiting.pop()
+        waiting += getattr(command, "commands", {}).values()
+        if not hasattr(command, "commands") and command.name not in writing:
+            lacking |= set() if any("--json" in one.opts for one in command.params) else {command.name}
+    assert lacking == set()

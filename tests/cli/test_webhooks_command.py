@@ -197,3 +197,31 @@ def test_listening_where_it_can_not(run: Run, monkeypatch: pytest.MonkeyPatch) -
         assert (code, out, "--port" in err) == (3, "", True)
     code, _, err = run("webhooks", "listen", "--port", "0", "--forward-to", "localhost:3000")
     assert (code, "--forward-to" in err) == (3, True)
+
+
+def test_an_endpoint_is_changed_rotated_and_removed(run: Run, service: respx.Router) -> None:
+    """Only what is named is changed, and ids are one segment of the path whatever is in them."""
+    row = {"endpoint_id": "whe_1", "url": "https://a.example", "events": ["job.*"], "enabled": False}
+    changed = service.patch("/api/webhooks/whe_1").respond(json=row | {"disabled_reason": "gone"})
+    assert run("webhooks", "change", "whe_1")[0] == 2
+    code, out, _ = run("webhooks", "change", "whe_1", "--disable", "--event", "job.*")
+    assert (code, "job.*" in out) == (0, True)
+    assert json.loads(changed.calls.last.request.content) == {"enabled": False, "events": ["job.*"]}
+    rotated = service.post("/api/webhooks/whe_1/rotate").respond(json={"secret": "whsec_x", "old_secret_until": None})
+    code, out, _ = run("webhooks", "rotate", "whe_1", "--grace", "0", "--json")
+    assert (code, json.loads(out)["secret"]) == (0, "whsec_x")
+    assert json.loads(rotated.calls.last.request.content) == {"grace_seconds": 0}
+    removed = service.delete(path__regex="/api/webhooks/.*").respond(204)
+    assert run("webhooks", "remove", "whe/../1")[:2] == (0, "")
+    assert removed.calls.last.request.url.raw_path == b"/api/webhooks/whe%2F..%2F1"
+
+
+def test_what_was_missed_is_listed_or_sent(run: Run, service: respx.Router) -> None:
+    """A table or the answer as it is; that there is more is said beside it."""
+    missed = {"message_id": "msg_1", "event": "job.failed", "created_at": "2026-01-31T12:00:00Z", "status": None}
+    answer = {"dry_run": True, "count": 1, "more": True, "data": [missed]}
+    asked = service.post("/api/webhooks/whe_1/recover").respond(json=answer)
+    code, out, err = run("webhooks", "recover", "whe_1", "--since", "2026-01-31T00:00:00Z", "--dry-run")
+    assert (code, "msg_1" in out, "would be sent: 1" in err, "more" in err) == (0, True, True, True)
+    assert json.loads(asked.calls.last.request.content) == {"since": "2026-01-31T00:00:00Z", "dry_run": True}
+    assert json.loads(run("webhooks", "recover", "whe_1", "--json")[1]) == answer

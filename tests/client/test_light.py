@@ -31,9 +31,17 @@ def test_the_command_tells_of_itself(words: list[str]) -> None:
     assert "Usage" in done.stdout
 
 
-@pytest.mark.parametrize("words", [["doctor"], ["up", "--port", "0"], ["api"], ["migrate"], ["account", "list"]])
+@pytest.mark.parametrize("words", [["up", "--port", "0"], ["api"], ["migrate"], ["account", "list"]])
 def test_what_needs_the_service_says_how_to_install_it(words: list[str]) -> None:
     done = run(COMMAND, *words)
     assert done.returncode == 3, done.stderr
     assert "pip install 'arachne-vision[server]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_doctor_looks_at_the_clients_side() -> None:
+    """That a service's packages are missing is no failure for a client, and is said with how to get them."""
+    done = run(COMMAND, "doctor")
+    assert done.returncode == 0, done.stderr
+    assert "pip install 'arachne-vision[server" in done.stdout
+    assert "ARACHNE_URL" in done.stdout
