@@ -147,9 +147,9 @@ class Connection:
         raise read_refusal(response)
 
     def _unreachable(self, error: httpx2.HTTPError) -> ArachneError:
+        if isinstance(error, httpx2.LocalProtocolError):  # its text may hold a header
+            return SourceUnreadable("A file changed while it was sent. Send it again.")
         told = str(error) or type(error).__name__
-        if isinstance(error, httpx2.LocalProtocolError):
-            return SourceUnreadable(f"A file changed while it was sent: {told}. Send it again.")
         return Unreachable(
             f"{self._http.base_url} can't be reached: {told}. Check ARACHNE_URL and that the service runs."
         )

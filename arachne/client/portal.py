@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack
+from threading import Lock
 from typing import TypeVar, cast
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -19,13 +20,15 @@ class Portal:
         self._stack = ExitStack()
         self._running: BlockingPortal | None = None
         self._closed = False
+        self._starting = Lock()
 
     def run(self, function: Callable[[], Awaitable[T]]) -> T:
         """What the coroutine gives; where the caller is interrupted, the coroutine is cancelled."""
         if self._closed:
             raise ClientError("This client is closed. Make another.")
-        if self._running is None:
-            self._running = self._stack.enter_context(start_blocking_portal("asyncio", name="arachne-client"))
+        with self._starting:
+            if self._running is None:
+                self._running = self._stack.enter_context(start_blocking_portal("asyncio", name="arachne-client"))
         future = self._running.start_task_soon(function)
         try:
             return future.result()

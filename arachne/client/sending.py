@@ -33,32 +33,39 @@ class Sender:
         waiting, changes = [chunk], 0
         while waiting:
             one = waiting.pop(0)
-            async with self.places:
-                digests, faults = await asyncio.to_thread(hash_items, one.items)
-                if not faults:
-                    try:
-                        yield await self._post(one, digests)
-                        continue
-                    except (RequestTooLarge, TooManyImages) as error:
-                        if len(one.items) > 1:
-                            waiting[:0] = one.split()
-                            continue
-                        faults = {one.items[0].index: error}
-                    except InvalidOptions as error:
-                        faults = _faults_of(one, error)
-                        if not faults:
-                            raise
-                    except SourceUnreadable:
-                        changes += 1
-                        if changes == _MAX_CHANGES:
-                            raise
-                        waiting.insert(0, one)
-                        continue
-            for item in one.items:
-                if item.index in faults:
-                    yield make_failed(item, faults[item.index])
-            if left := tuple(item for item in one.items if item.index not in faults):
-                waiting.insert(0, Chunk(one.number, left))
+            try:
+                async with self.places:  # free for the next before anybody takes care of what comes of this one
+                    outcome = await self._offer(one)
+            except SourceUnreadable:
+                changes += 1
+                if changes == _MAX_CHANGES:
+                    raise
+                waiting.insert(0, one)
+                continue
+            if isinstance(outcome, Submission):
+                yield outcome
+            elif isinstance(outcome, tuple):
+                waiting[:0] = outcome
+            else:
+                for item in one.items:
+                    if item.index in outcome:
+                        yield make_failed(item, outcome[item.index])
+                if left := tuple(item for item in one.items if item.index not in outcome):
+                    waiting.insert(0, Chunk(one.number, left))
+
+    async def _offer(self, chunk: Chunk) -> Submission | tuple[Chunk, Chunk] | dict[int, ArachneError]:
+        """The job it became, its halves where it is too large, or why images of it can't be taken, by their place."""
+        digests, faults = await asyncio.to_thread(hash_items, chunk.items)
+        if faults:
+            return faults
+        try:
+            return await self._post(chunk, digests)
+        except (RequestTooLarge, TooManyImages) as error:
+            return chunk.split() if len(chunk.items) > 1 else {chunk.items[0].index: error}
+        except InvalidOptions as error:
+            if refused := _faults_of(chunk, error):
+                return refused
+            raise
 
     async def _post(self, chunk: Chunk, digests: list[str]) -> Submission:
         key = chunk.make_key(self.key, self.terms, digests)

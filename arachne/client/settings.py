@@ -1,12 +1,14 @@
 """Where the service is and what to sign in with, from the environment."""
 
+import re
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
+from pydantic import SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from arachne.errors import SetupError
 
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")  # Source: RFC 6750 §2.1
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -27,6 +29,13 @@ class ClientSettings(BaseSettings):
     scope: str | None = None
     webhook_secret: SecretStr | None = None
 
+    @field_validator("token", mode="after")
+    @classmethod
+    def _trim(cls, token: SecretStr | None) -> SecretStr | None:
+        """Without the line's end that files and shells leave; an empty one is none."""
+        told = token.get_secret_value().strip() if token is not None else ""
+        return SecretStr(told) if told else None
+
     @property
     def has_credentials(self) -> bool:
         """Whether there is anything to sign in with."""
@@ -43,7 +52,7 @@ class ClientSettings(BaseSettings):
         """The same with what a program gave itself, which outdoes what the environment has."""
         given: dict[str, object] = {"url": url} if url is not None else {}
         if token is not None:
-            given |= {"token": SecretStr(token)}
+            given |= {"token": SecretStr(token.strip())}
         elif client_id is not None or client_secret is not None:
             given |= {"token": None, "client_id": client_id or self.client_id}
             given |= {"client_secret": SecretStr(client_secret)} if client_secret is not None else {}
@@ -59,6 +68,8 @@ class ClientSettings(BaseSettings):
             raise SetupError(
                 "Set ARACHNE_TOKEN, or ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET; ARACHNE_URL names where."
             )
+        if self.token is not None and not _TOKEN.fullmatch(self.token.get_secret_value()):
+            raise SetupError("ARACHNE_TOKEN is no token: it has characters that none has. Copy it anew.")
         self.check_url()
 
     def check_url(self) -> None:

@@ -85,10 +85,17 @@ def _expand(source: Source) -> Iterator[Item]:
         yield _look_at(Path(source.path or ""), source.name, source.name)
     elif isinstance(source, str) and source.partition("://")[0].lower() in {"http", "https"}:
         yield Item(0, source, source, url=source)
-    elif (path := Path(source)).is_dir():
+    elif _is_folder(path := Path(source)):
         yield from _search(path)
     else:
         yield _look_at(path, str(path), path.name)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # why it can't be looked at is told where it is looked at
+        return False
 
 
 def _look_at(path: Path, name: str, sent_name: str) -> Item:
@@ -102,13 +109,17 @@ def _look_at(path: Path, name: str, sent_name: str) -> Item:
 
 def _search(folder: Path) -> Iterator[Item]:
     found = False
-    for at, folders, files in os.walk(folder):
+    closed: list[OSError] = []
+    for at, folders, files in os.walk(folder, onerror=closed.append):
         folders[:] = sorted(name for name in folders if name[0] != ".")
         for name in sorted(files):
             if name[0] != "." and Path(name).suffix.lower() in SUFFIXES:
                 found = True
                 yield _look_at(Path(at, name), str(Path(at, name)), name)
-    if not found:
+    for error in closed:
+        name = os.fsdecode(error.filename or folder)
+        yield Item(0, name, Path(name).name, error=_unreadable(name, error))
+    if not found and not closed:
         yield Item(0, str(folder), folder.name, error=SourceUnreadable(f"{folder} holds no images."))
 
 

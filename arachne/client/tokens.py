@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import httpx2
+from authlib.common.errors import AuthlibBaseError
 
 from arachne.client.refusals import read_refusal, read_retry_after
 from arachne.client.settings import ClientSettings
@@ -87,8 +88,14 @@ class TokenSource:
             raise Unreachable(
                 f"{self._endpoint} can't be reached for a token: {error or type(error).__name__}. Check ARACHNE_URL."
             ) from None
-        except UnicodeEncodeError:
-            raise SetupError("The client id or secret has characters that none of ours has. Copy them anew.") from None
+        except (ValueError, AttributeError, AuthlibBaseError) as error:
+            if isinstance(error, UnicodeEncodeError):
+                raise SetupError(
+                    "The client id or secret has characters that none of ours has. Copy them anew."
+                ) from None
+            raise UnexpectedAnswer(f"{self._endpoint} answered with no token. Check ARACHNE_URL.") from None
+        if not isinstance(answer, dict):
+            raise UnexpectedAnswer(f"{self._endpoint} answered with no token. Check ARACHNE_URL.")
         token, life_s = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(token, str) or not token.isascii() or not token:
             raise UnexpectedAnswer(f"{self._endpoint} answered without an access token. Check ARACHNE_URL.")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import httpx2
 import pytest
 
-from arachne.client import AsyncClient, SignatureRejected, Unreachable, verify_webhook
+from arachne.client import AsyncClient, ClientSettings, SignatureRejected, Unreachable, verify_webhook
 from arachne.client.connection import Call
-from arachne.errors import InvalidToken, NotFound, RateLimited, RequestError, Unavailable
+from arachne.errors import InvalidToken, NotFound, RateLimited, RequestError, SetupError, Unavailable
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 # Source: the test vector of the Standard Webhooks specification.
@@ -141,3 +141,21 @@ def test_webhooks_are_verified() -> None:
         with pytest.raises(SignatureRejected) as caught:
             verify_webhook(SECRET, HEADERS, body, now_s=now_s)
         assert caught.value.reason in {reason, "reserialised_body"}
+
+
+@pytest.mark.parametrize("token", ["secret token", "ก-token", "a\x00b"])
+def test_a_token_that_can_be_none_is_refused_without_being_shown(token: str) -> None:
+    """Before anything is sent."""
+    with pytest.raises(SetupError) as refused:
+        AsyncClient("http://127.0.0.1:9", token=token)
+    assert token not in refused.value.message
+
+
+def test_a_token_loses_the_end_of_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As files and shells leave it; an empty one is none."""
+    monkeypatch.setenv("ARACHNE_TOKEN", "a-token\n")
+    settings = ClientSettings()
+    assert settings.token is not None
+    assert settings.token.get_secret_value() == "a-token"
+    monkeypatch.setenv("ARACHNE_TOKEN", "")
+    assert not ClientSettings().has_credentials

@@ -1,13 +1,17 @@
 """The client without asyncio has all that the other has, and leaves nothing behind."""
 
+import asyncio
 import inspect
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from types import FunctionType
 
 import httpx2
 import pytest
 
 from arachne.client import AsyncClient, Client, ClientError
+from arachne.client.portal import Portal
 from arachne.client.synchronous_webhooks import Webhooks
 from arachne.client.webhook_endpoints import AsyncWebhooks
 from tests.client.test_connection import Played
@@ -48,3 +52,23 @@ def test_an_iterator_that_is_left_early_is_closed() -> None:
             assert row == {"n": 1}
             break
         assert arachne.call("GET", "/x")["ok"]
+
+
+def test_threads_that_call_first_at_once_share_a_loop() -> None:
+    """However many there are."""
+    portal, start = Portal(), Barrier(8)
+
+    async def loop() -> int:
+        return id(asyncio.get_running_loop())
+
+    def call(_: int) -> int:
+        start.wait()
+        return portal.run(loop)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(call, range(8)))) == 1
+
+    async def nothing() -> None:
+        return None
+
+    portal.close(nothing)

@@ -13,7 +13,7 @@ export class Problem extends Error {
 
   /** Whether the same request may pass later. */
   get passes() {
-    return this.code === "unreachable" || this.status === 429 || this.status >= 500;
+    return this.code === "unreachable" || this.code === "idempotency_key_in_use" || this.status === 429 || this.status >= 500;
   }
 }
 
@@ -49,7 +49,7 @@ export async function takeToken(refused = null) {
     return await currentToken(refused);
   } catch (error) {
     if (!(error instanceof SignInError)) throw error;
-    throw new Problem(error.message, { code: error.final === false ? "unreachable" : "signed_out" });
+    throw new Problem(error.message, { code: error.final ? "signed_out" : "unreachable" });
   }
 }
 

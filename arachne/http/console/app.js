@@ -52,6 +52,7 @@ async function open(view, parameters, show) {
   const mine = current;
   const before = document.activeElement;
   clearNotices();
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.remove(); // it may show a secret
   replace(nav, MENU.map(([at, label]) => link(at, label, view.at)));
   const place = el("div", { class: "view" });
   replace(main, place);

@@ -9,7 +9,10 @@ let renewing = null;
 const watchers = new Set();
 
 /** Why there is no token: what the service said, in words. */
-export class SignInError extends Error {}
+export class SignInError extends Error {
+  /** Whether nobody is signed in any more. */
+  final = false;
+}
 
 /** Call `watcher` with why, whenever somebody was signed out; an empty text if they wanted it. */
 export function onSignedOut(watcher) {
@@ -33,10 +36,6 @@ export function isSignedIn() {
   return held !== null;
 }
 
-export function clientId() {
-  return held?.clientId ?? "";
-}
-
 /** Whether the token grants `scope`. */
 export function has(scope) {
   return held?.scopes.includes(scope) ?? false;
@@ -44,15 +43,21 @@ export function has(scope) {
 
 /** A token that is good for a while yet; `refused` is one that the service no longer takes. */
 export async function currentToken(refused = null) {
-  if (held === null) throw new SignInError("You are signed out.");
+  if (held === null) throw signedOut();
   const usable = held.token !== refused && Date.now() < held.renewAtMs;
   if (usable) return held.token;
   renewing ??= renew().finally(() => {
     renewing = null;
   });
   await renewing;
-  if (held === null) throw new SignInError("You are signed out.");
+  if (held === null) throw signedOut();
   return held.token;
+}
+
+function signedOut() {
+  const error = new SignInError("You are signed out.");
+  error.final = true;
+  return error;
 }
 
 async function renew() {

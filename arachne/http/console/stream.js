@@ -114,7 +114,7 @@ function silence() {
 }
 
 function take(event, line) {
-  const [, name, value] = /^([^:]*):? ?(.*)$/.exec(line);
+  const [, name, value] = /^([^:]*):? ?(.*)$/s.exec(line);
   if (name === "event") event.type = value;
   else if (name === "id") event.id = value;
   else if (name === "data") event.data.push(value);
