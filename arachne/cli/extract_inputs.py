@@ -149,6 +149,8 @@ def _expand(name: str, apart_from: Path | None) -> Iterator[Input]:
         yield _read_stdin()
     elif is_url(name):
         yield Input(name)
+    elif not name:
+        yield Input(name, NotFound("An empty name is no image. Name a file, a folder or a URL."))
     elif path.is_dir():
         yield from _search(path, apart_from)
     elif path.is_file():

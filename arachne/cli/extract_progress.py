@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from arachne.cli.extract_inputs import Input
+from arachne.cli.output import shown
 from arachne.errors import ArachneError, ImageError
 
 
@@ -29,7 +30,7 @@ class Display:
     def complain(self, one: Input, error: ArachneError) -> None:
         """Say which image failed and why."""
         stage = f" (stage {error.stage})" if isinstance(error, ImageError) and error.stage else ""
-        self.say(f"arachne: {one.name}: {error.code}: {error.message}{stage}")
+        self.say(shown(f"arachne: {one.name}: {error.code}: {error.message}{stage}"))
 
     def say(self, line: str) -> None:
         """A line that stays above the bars."""

@@ -63,6 +63,11 @@ def say(line: str) -> None:
     sys.stderr.write(line + "\n")
 
 
+def shown(text: str) -> str:
+    """The text with its control characters written out: names of files must not drive a terminal."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def complain(error: ArachneError) -> None:
     """What went wrong and what to do about it."""
     code = f" ({error.code})" if isinstance(error, RequestError) else ""

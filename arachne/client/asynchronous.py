@@ -207,5 +207,5 @@ class AsyncClient:
         return self._exchange.every(path, params)
 
     async def _run(self, sources: Iterable[Source], terms: Terms, on_progress: ProgressListener | None) -> Run:
-        items = await asyncio.to_thread(find_items, list(sources))
+        items = await asyncio.to_thread(find_items, sources)
         return Run(self._connection, self._watcher, items, terms, uploads=self._uploads, on_progress=on_progress)

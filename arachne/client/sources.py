@@ -68,6 +68,8 @@ class Item:
 
 def find_items(sources: Iterable[Source]) -> list[Item]:
     """Every image that the sources stand for, folders searched in the order of names; call it in a thread."""
+    if isinstance(sources, str | os.PathLike | bytes | Upload):
+        sources = [sources]  # one alone, not its letters
     return [_number(index, item) for index, item in enumerate(one for source in sources for one in _expand(source))]
 
 
@@ -85,6 +87,8 @@ def _expand(source: Source) -> Iterator[Item]:
         yield _look_at(Path(source.path or ""), source.name, source.name)
     elif isinstance(source, str) and source.partition("://")[0].lower() in {"http", "https"}:
         yield Item(0, source, source, url=source)
+    elif source == "":
+        yield Item(0, "", "", error=SourceUnreadable("An empty name is no image. Name a file, a folder or a URL."))
     elif _is_folder(path := Path(source)):
         yield from _search(path)
     else:

@@ -209,3 +209,19 @@ def test_progress_is_for_terminals_and_ctrl_c_ends_everything(images: Path, tmp_
     assert (started.returncode, out) == (130, b"")
     _, alive = psutil.wait_procs(children, timeout=10)
     assert alive == []
+
+
+def test_an_empty_name_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a variable that is not set: nothing of the working folder is read."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.png").touch()
+    [one] = find_images([""])
+    assert one.error is not None
+    assert one.error.code == "not_found"
+
+
+def test_names_do_not_drive_the_terminal(run: Run, tmp_path: Path) -> None:
+    """Control characters of a file's name are written out in what is said of it."""
+    (tmp_path / "a\x1b]0;x\x07\n.png").write_bytes(b"no image")
+    code, _, err = run(*FAST, tmp_path)
+    assert (code, len(err.splitlines()), "\x1b" in err) == (1, 1, False)

@@ -1,0 +1,29 @@
+"""What images come from: one alone or many, and what is none."""
+
+from pathlib import Path
+
+from arachne.client import Upload
+from arachne.client.sources import find_items
+
+
+def test_one_source_alone_is_one(tmp_path: Path) -> None:
+    """A name is not taken for a list of its letters, nor bytes for numbers."""
+    (tmp_path / "a.png").write_bytes(b"x")
+    for source in (str(tmp_path / "a.png"), tmp_path / "a.png", b"x", Upload("a.png", data=b"x")):
+        [item] = find_items(source)
+        assert item.error is None
+        assert item.size_bytes == 1
+
+
+def test_an_empty_name_is_no_folder() -> None:
+    """As of a variable that is not set: nothing of the working folder is sent."""
+    [item] = find_items([""])
+    assert item.error is not None
+    assert item.path is None
+
+
+def test_a_name_that_can_be_none_fails_alone(tmp_path: Path) -> None:
+    """Beside one that is read."""
+    (tmp_path / "a.png").write_bytes(b"x")
+    items = find_items(["n" * 5000, "a\0b", tmp_path / "a.png"])
+    assert [item.error is None for item in items] == [False, False, True]
