@@ -1,9 +1,8 @@
 """Extracted documents, each in a file of its own."""
 
-import glob
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from arachne.formats import Format
 if TYPE_CHECKING:
     from arachne.cli.extract_journal import Journal
 
+_MARK = ".part."
 _STEM_BYTES = 230
 
 
@@ -39,17 +39,17 @@ class Folder:
         self._journal = journal
         self._place = f"{wanted} {'over' if overwrite else 'beside'} {folder.absolute()}"
         self._identities = [one.identify() if journal is not None else None for one in inputs]
+        kept = {number: name for number in range(len(inputs)) if (name := self._name_of_before(number)) is not None}
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            self._remove_drafts(kept.values())
         except OSError as error:
             raise _unwritable(folder, error) from error
-        kept = {number: name for number in range(len(inputs)) if (name := self._name_of_before(number)) is not None}
-        taken = {name.casefold() for name in kept.values()}
+        self._taken = {name.casefold() for name in kept.values()}
         self._targets = [
-            folder / kept[number] if number in kept else self._choose(one.stem, taken)
-            for number, one in enumerate(inputs)
+            folder / kept[number] if number in kept else self._choose(one.stem) for number, one in enumerate(inputs)
         ]
-        self._note_names(kept)
+        self._note_names(number for number in range(len(inputs)) if number not in kept)
 
     def has(self, number: int) -> bool:
         """Whether an earlier run of this command wrote it."""
@@ -58,18 +58,20 @@ class Folder:
     def take(self, number: int, one: Input, document: bytes) -> None:
         """Write it, whole or not at all."""
         target = self._targets[number]
+        is_ours = self._overwrite or self._wrote_before(number)
         try:
-            handle, draft = tempfile.mkstemp(prefix=_draft_prefix(target), dir=self._folder)
+            handle, draft = tempfile.mkstemp(prefix=_draft_prefix(target.name), dir=self._folder)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(document)
                 Path(draft).chmod(0o666 & ~_umask())
                 if self._journal is not None and (image := self._identities[number]) is not None:
                     self._journal.write(self._place, image)
-                Path(draft).replace(target)
-            except BaseException:
+                while not _put(Path(draft), self._targets[number], replacing=is_ours):
+                    self._targets[number] = self._choose(one.stem)
+                    self._note_names([number])
+            finally:
                 Path(draft).unlink(missing_ok=True)
-                raise
         except OSError as error:
             raise _unwritable(target, error) from error
 
@@ -77,39 +79,45 @@ class Folder:
         """Write nothing."""
 
     def _name_of_before(self, number: int) -> str | None:
-        """What an earlier run of this command called it, if that is free or its own; drafts it left are removed."""
+        """What an earlier run of this command called it, if that is free or its own."""
         image = self._identities[number]
         if self._journal is None or image is None:
             return None
         name = self._journal.names.get((self._place, image))
         if name is None or (self._is_kept(self._folder / name) and not self._wrote_before(number)):
             return None
-        for draft in self._folder.glob(f"{glob.escape(_draft_prefix(self._folder / name))}*"):
-            draft.unlink(missing_ok=True)
         return name
+
+    def _remove_drafts(self, names: Collection[str]) -> None:
+        """Remove what a run that was killed left of these files."""
+        prefixes = {_draft_prefix(name) for name in names}
+        for path in self._folder.iterdir() if prefixes else ():
+            stem, mark, _ = path.name.rpartition(_MARK)
+            if mark and stem + mark in prefixes:
+                path.unlink(missing_ok=True)
 
     def _wrote_before(self, number: int) -> bool:
         image = self._identities[number]
         return self._journal is not None and image is not None and (self._place, image) in self._journal.written
 
-    def _note_names(self, kept: Mapping[int, str]) -> None:
+    def _note_names(self, numbers: Iterable[int]) -> None:
         if self._journal is not None:
-            new = {
+            names = {
                 image: self._targets[number].name
-                for number, image in enumerate(self._identities)
-                if image is not None and number not in kept
+                for number in numbers
+                if (image := self._identities[number]) is not None
             }
-            self._journal.name(self._place, new)
+            self._journal.name(self._place, names)
 
-    def _choose(self, stem: str, taken: set[str]) -> Path:
+    def _choose(self, stem: str) -> Path:
         """A name that no other input of this run has, even where case doesn't count."""
         stem = _shorten(stem)
         number = 1
         while True:
             name = f"{stem}.{self._format}" if number == 1 else f"{stem}-{number}.{self._format}"
             target = self._folder / name
-            if name.casefold() not in taken and not self._is_kept(target):
-                taken.add(name.casefold())
+            if name.casefold() not in self._taken and not self._is_kept(target):
+                self._taken.add(name.casefold())
                 return target
             number += 1
 
@@ -117,8 +125,28 @@ class Folder:
         return target.absolute() in self._read or (target.exists() and not (self._overwrite and target.is_file()))
 
 
-def _draft_prefix(target: Path) -> str:
-    return f".{target.name[:60]}.part."
+def _draft_prefix(name: str) -> str:
+    return f".{name[:60]}{_MARK}"
+
+
+def _put(draft: Path, target: Path, *, replacing: bool) -> bool:
+    """Whether the draft took its name; without `replacing` it doesn't where another command was faster.
+
+    Raises:
+        OSError: it can't be written there.
+    """
+    if not replacing:
+        try:
+            target.hardlink_to(draft)
+        except FileExistsError:
+            return False
+        except OSError:  # no hard links on this file system
+            if target.exists():
+                return False
+        else:
+            return True
+    draft.replace(target)
+    return True
 
 
 def _shorten(stem: str) -> str:

@@ -202,6 +202,22 @@ def test_what_was_written_is_kept_under_overwrite_and_made_again_where_it_is_gon
     assert {path.name: path.read_text() for path in out.iterdir()} == {"a.txt": "new", "b.txt": "again"}
 
 
+def test_commands_that_write_into_one_folder_lose_nothing_to_each_other(tmp_path: Path) -> None:
+    """Two that chose the same name before either wrote: the slower one takes another, and knows it again."""
+    (first,), (second,) = make_images(tmp_path, ["x/a.png"]), make_images(tmp_path, ["y/a.png"])
+    out = tmp_path / "out"
+    with open_journal({"names": ["x/a.png"]}) as one, open_journal({"names": ["y/a.png"]}) as other:
+        folders = [
+            Folder(out, "txt", [image], overwrite=False, journal=journal)
+            for image, journal in ((first, one), (second, other))
+        ]
+        folders[0].take(0, first, b"first")
+        folders[1].take(0, second, b"second")
+        assert {path.name: path.read_text() for path in out.iterdir()} == {"a.txt": "first", "a-2.txt": "second"}
+        assert (out / "a-2.txt").stat().st_nlink == 1
+        assert Folder(out, "txt", [second], overwrite=False, journal=other).has(0)
+
+
 @pytest.mark.parametrize(
     ("address", "stem"),
     [
