@@ -19,7 +19,7 @@ from tests.machines.waiting import eventually
 pytestmark = pytest.mark.chaos
 ONE, JOBS = "/api/extract/image", "/api/extract/image-jobs"
 FAST = {"detail_level": "fast"}
-OPEN = {"/healthz", "/openapi.json", "/docs", "/docs/{file}", "/.well-known/oauth-authorization-server", "/readyz"}
+OPEN = {"/healthz", "/openapi.json", "/docs", "/console", "/.well-known/oauth-authorization-server", "/readyz"}
 _marks = iter(range(1 << 24))
 
 
