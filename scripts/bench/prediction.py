@@ -11,9 +11,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from capacity import machine_rate, make_cost
-from demand import BATCH, ROOT, Bench, bench
-from readings import screenshots
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "scripts" / "bench")]
+from capacity import machine_rate, make_cost  # noqa: E402  # neighbours of this folder's
+from demand import BATCH, Bench, bench  # noqa: E402
+from readings import screenshots  # noqa: E402
 
 
 def main() -> None:
