@@ -170,6 +170,20 @@ def share(text: str) -> float:
     return found
 
 
+def busy_share(text: str) -> float:
+    """A share that is more than nothing."""
+    if (found := share(text)) == 0:
+        raise argparse.ArgumentTypeError("what is never busy needs endlessly many")
+    return found
+
+
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    if (found := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return found
+
+
 def main() -> None:
     """Print what is needed, or draw the picture."""
     parser = argparse.ArgumentParser(prog="scripts/capacity", description=__doc__)
@@ -178,9 +192,9 @@ def main() -> None:
     parser.add_argument("--cached", type=share, default=0.0, help="share of images that were read before")
     parser.add_argument("--webhooks-per-image", type=float, default=0.05, help="1 in 20: one for each job of twenty")
     parser.add_argument("--vlm-s", type=float, default=0.0, help="seconds of your model for one picture; 0: no model")
-    parser.add_argument("--vlm-parallel", type=int, default=2, help="ARACHNE_VLM_PARALLEL")
-    parser.add_argument("--stage-processes", type=int, default=2, help="ARACHNE_CPU_WORKERS of each worker")
-    parser.add_argument("--busy", type=share, default=0.7, help="how busy a process may be at the busiest time")
+    parser.add_argument("--vlm-parallel", type=positive, default=2, help="ARACHNE_VLM_PARALLEL")
+    parser.add_argument("--stage-processes", type=positive, default=2, help="ARACHNE_CPU_WORKERS of each worker")
+    parser.add_argument("--busy", type=busy_share, default=0.7, help="how busy a process may be at the busiest time")
     parser.add_argument("--result-days", type=float, default=30.0, help="ARACHNE_RESULT_RETENTION_S in days")
     parser.add_argument("--original-days", type=float, default=7.0, help="ARACHNE_ORIGINAL_RETENTION_S in days")
     parser.add_argument("--worker-price", type=float, help="of a machine for a GPU worker, an hour")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from arachne.cli.options import DataDir, load, validate
-from arachne.formats import Format
 from arachne.schemas.options import CacheMode, DetailLevel, Options, Profile
+from arachne.schemas.queries import Format
 from arachne.schemas.submission import SubmissionTerms
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from arachne.cli.extract_inputs import Input
 from arachne.errors import ArachneError, SetupError
-from arachne.formats import Format
+from arachne.schemas.queries import Format
 
 if TYPE_CHECKING:
     from arachne.cli.extract_journal import Journal

@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+from arachne.client.folders import search
+from arachne.client.sources import is_url
 from arachne.errors import ArachneError, FetchFailed, ImageTooLarge, InvalidOptions, NotFound, SetupError
 
 STDIN = "-"
 MAX_STDIN_BYTES = 256 * 1024 * 1024  # what a request may have; a service takes less an image
-# Of files in folders; a file that is named is read whatever it is called.
-_SUFFIXES = (
-    *(".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"),
-    *(".avif", ".heic", ".heif"),
-)
 
 
 @dataclass(frozen=True)
@@ -129,12 +126,6 @@ def is_pattern(name: str) -> bool:
     return glob.has_magic(name) and not is_url(name) and not Path(name).exists()
 
 
-def is_url(name: str) -> bool:
-    """Whether this is where an image can be fetched, as the service does."""
-    scheme, separator, _ = name.partition("://")
-    return bool(separator) and scheme.lower() in {"http", "https"}
-
-
 def _stem_of(url: str) -> str:
     """The last part of a URL's path, or else its host, as the beginning of a file's name."""
     parts = urlsplit(url)
@@ -180,16 +171,12 @@ def _read_stdin() -> Input:
 
 
 def _search(folder: Path, apart_from: Path | None) -> Iterator[Input]:
-    images = [str(path) for path in _walk(folder, apart_from)]
-    if not images:
+    found = False
+    for one in search(folder, apart_from=apart_from):
+        found = True
+        if isinstance(one, OSError):
+            yield Input(os.fsdecode(one.filename), FetchFailed(f"The folder can't be read: {one.strerror}."))
+        else:
+            yield Input(str(one))
+    if not found:
         yield Input(str(folder), NotFound("The folder holds no images."))
-    yield from map(Input, images)
-
-
-def _walk(folder: Path, apart_from: Path | None) -> Iterator[Path]:
-    for at, folders, files in os.walk(folder):
-        place = Path(at)
-        folders[:] = sorted(name for name in folders if name[0] != "." and (place / name).absolute() != apart_from)
-        for name in sorted(files):
-            if name[0] != "." and Path(name).suffix.lower() in _SUFFIXES:
-                yield place / name

@@ -119,9 +119,9 @@ class Journal:
         match record:
             case {"plan": str(key), "at": float(at), "images": list(images)}:
                 self.parcels[key] = Parcel(key, [(source, version) for source, version in images], at)
-            case {"accepted": str(key), "places": list(places)}:
+            case {"accepted": str(key), "places": list(places)} if key in self.parcels:
                 self.parcels[key].places |= {place: (job_id, index) for place, job_id, index in places}
-            case {"failed": str(key), "place": int(place)}:
+            case {"failed": str(key), "place": int(place)} if key in self.parcels:
                 self.parcels[key].failed.add(place)
             case {"dropped": str(key)}:
                 self.parcels.pop(key, None)

@@ -20,10 +20,11 @@ from arachne.cli.extract_inputs import Input
 from arachne.cli.extract_output import Sink
 from arachne.cli.extract_progress import display
 from arachne.errors import ArachneError, Unavailable
-from arachne.formats import Format, RenderRequest
+from arachne.formats import RenderRequest
 from arachne.pipeline import ReadRequest, pipeline_version, read_image
 from arachne.reading import settle_options
 from arachne.schemas.options import Options
+from arachne.schemas.queries import Format
 from arachne.settings import Settings
 from arachne.versions import Published
 

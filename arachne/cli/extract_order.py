@@ -8,11 +8,12 @@ import sys
 from collections.abc import Sequence
 
 from arachne.cli.clients import access
-from arachne.cli.extract_inputs import STDIN, Input, is_url
+from arachne.cli.extract_inputs import STDIN, Input
 from arachne.cli.extract_journal import Journal
 from arachne.cli.extract_progress import display
 from arachne.cli.extract_remote import Order, RemoteRun
 from arachne.client import ClientSettings
+from arachne.client.sources import is_url
 from arachne.errors import ArachneError, SetupError
 from arachne.schemas.submission import SubmissionTerms
 

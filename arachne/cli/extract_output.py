@@ -6,7 +6,7 @@ from typing import Protocol
 
 from arachne.cli.extract_inputs import Input
 from arachne.errors import ArachneError, ImageError
-from arachne.formats import Format
+from arachne.schemas.queries import Format
 
 _FORM_FEED = b"\f"
 

@@ -1,13 +1,11 @@
 """Which images are sent together, and which were sent before by the same command."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from arachne.cli.extract_inputs import Input
 from arachne.cli.extract_journal import Identity, Journal, Parcel
-
-# What a service takes in one request and a little more than a second's work; results come sooner from small ones.
-MAX_IMAGES, MAX_BYTES = 50, 16 * 1024 * 1024
+from arachne.client.chunks import portions
 
 
 @dataclass(frozen=True)
@@ -47,19 +45,9 @@ def resume(journal: Journal, numbers: Mapping[Identity, int], left: Collection[i
 
 def pack(
     journal: Journal, images: Sequence[Input], identities: Sequence[Identity | None], chosen: Sequence[int]
-) -> Iterator[Shipment]:
-    """The chosen images in new parcels, in order; each is noted when it is asked for."""
-    portion: list[int] = []
-    size_bytes = 0
-    for number in chosen:
-        more_bytes = images[number].size_bytes
-        if portion and (len(portion) == MAX_IMAGES or size_bytes + more_bytes > MAX_BYTES):
-            yield _plan(journal, identities, portion)
-            portion, size_bytes = [], 0
-        portion.append(number)
-        size_bytes += more_bytes
-    if portion:
-        yield _plan(journal, identities, portion)
+) -> list[Shipment]:
+    """The chosen images in new parcels, in order, each noted before any is sent."""
+    return [_plan(journal, identities, one) for one in portions(chosen, lambda number: images[number].size_bytes)]
 
 
 def _plan(journal: Journal, identities: Sequence[Identity | None], portion: Sequence[int]) -> Shipment:

@@ -12,8 +12,9 @@ from arachne.cli.extract_output import Sink
 from arachne.cli.extract_parcels import Shipment, pack, resume
 from arachne.cli.extract_progress import Display
 from arachne.client import AsyncClient, ClientSettings, Extracted, Source, Submission, Terms, Upload
-from arachne.errors import AccountQueueFull, ArachneError, Gone, NotFound, QueueFull, RateLimited
-from arachne.formats import Format
+from arachne.client.run import unwrap
+from arachne.errors import AccountQueueFull, ArachneError, Gone, NotFound, QueueFull, QuotaExceeded, RateLimited
+from arachne.schemas.queries import Format
 from arachne.schemas.submission import SubmissionTerms
 
 _PARCELS_AT_ONCE, _SENT_AT_ONCE, _DOCUMENTS_AT_ONCE = 8, 2, 4
@@ -100,7 +101,7 @@ class RemoteRun:
                 self._left.add(number)
         return numbers
 
-    def _pack(self, numbers: Iterable[int]) -> Iterable[Shipment]:
+    def _pack(self, numbers: Iterable[int]) -> list[Shipment]:
         return pack(self._order.journal, self._order.images, self._identities, sorted(numbers))
 
     async def _carry(self, client: AsyncClient, shipments: Iterable[Shipment]) -> None:
@@ -111,7 +112,7 @@ class RemoteRun:
                     task = group.create_task(self._serve(client, one))
                     task.add_done_callback(lambda _: self._parcels.release())
         except BaseExceptionGroup as failures:
-            raise _first(failures) from None
+            raise unwrap(failures) from None
 
     async def _serve(self, client: AsyncClient, shipment: Shipment) -> None:
         parcel, wanted = shipment.parcel, shipment.wanted
@@ -142,6 +143,12 @@ class RemoteRun:
                 if not self._sent:
                     raise
                 await asyncio.sleep(full.retry_after_s or _FULL_S)
+            except QuotaExceeded as refused:  # what was accepted before is read all the same
+                if not self._sent:
+                    raise
+                for place in shipment.wanted.keys() - shipment.parcel.places.keys():
+                    self._fail(shipment, place, refused)
+                return
             else:
                 return
 
@@ -172,7 +179,7 @@ class RemoteRun:
                     if (place := places.get(cast("int", one.image_index))) is not None:
                         group.create_task(self._take(client, shipment, place, one))
         except BaseExceptionGroup as failures:
-            error = _first(failures)
+            error = unwrap(failures)
             if not isinstance(error, NotFound | Gone):
                 raise error from None
             self._lose(shipment, places, error)
@@ -230,9 +237,3 @@ class RemoteRun:
         self._shown.complain(one, error)
         self._order.sink.miss(number, one, error)
         self._shown.advance("read")
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that ended a group's tasks."""
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -8,7 +8,7 @@ Errors are those of `arachne.errors`: the service's refusals by their own classe
 lies between.
 """
 
-from arachne.client.asynchronous import AsyncClient, Format
+from arachne.client.asynchronous import AsyncClient
 from arachne.client.results import Extracted, Progress, ProgressListener, Submission
 from arachne.client.settings import ClientSettings
 from arachne.client.sources import Source, Upload
@@ -25,6 +25,7 @@ from arachne.errors import (
     Unfinished,
     Unreachable,
 )
+from arachne.schemas.queries import Format
 
 __all__ = [
     "ArachneError",

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from datetime import date, datetime
 from types import TracebackType
-from typing import Literal, Self, Unpack
+from typing import Self, Unpack
 
 import httpx2
 
@@ -22,10 +22,9 @@ from arachne.client.webhook_endpoints import AsyncWebhooks
 from arachne.errors import Unfinished
 from arachne.schemas.job import JobStatus, JobSummary, JobView
 from arachne.schemas.listing import EventList, ModelView
+from arachne.schemas.queries import Format
 from arachne.schemas.submission import RetryKind
 from arachne.schemas.usage import Grouping, UsageReport
-
-Format = Literal["json", "md", "txt", "hocr", "pdf", "png"]
 
 
 class AsyncClient:

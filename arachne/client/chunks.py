@@ -4,15 +4,16 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from arachne.client.sources import Item
 from arachne.errors import ArachneError
 
 # Well below a request's limits, so that little is sent again after a cut, and a slow line is done within minutes.
 MAX_IMAGES, MAX_BYTES = 50, 16 * 1024 * 1024
+T = TypeVar("T")
 _TERMS = ("options", "webhook", "metadata")
 
 
@@ -50,12 +51,10 @@ class Chunk:
 def plan_chunks(items: Sequence[Item]) -> list[Chunk]:
     """The images in portions, without those that have an error already."""
     usable = [item for item in items if item.error is None]
-    portions = [
-        *_portions([item for item in usable if item.url is None]),
-        *_portions([item for item in usable if item.url is not None]),
-    ]
-    portions.sort(key=lambda portion: portion[0].index)
-    return [Chunk(str(number), tuple(portion)) for number, portion in enumerate(portions)]
+    here = portions((item for item in usable if item.url is None), lambda item: item.size_bytes)
+    elsewhere = portions((item for item in usable if item.url is not None), lambda item: item.size_bytes)
+    found = sorted([*here, *elsewhere], key=lambda portion: portion[0].index)
+    return [Chunk(str(number), tuple(portion)) for number, portion in enumerate(found)]
 
 
 def hash_items(items: Sequence[Item]) -> tuple[list[str], dict[int, ArachneError]]:
@@ -69,15 +68,16 @@ def hash_items(items: Sequence[Item]) -> tuple[list[str], dict[int, ArachneError
     return digests, faults
 
 
-def _portions(items: Sequence[Item]) -> Iterator[list[Item]]:
-    portion: list[Item] = []
+def portions(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """The items in order, so many at a time as go together by number and `size_of`, bytes."""
+    portion: list[T] = []
     size_bytes = 0
     for item in items:
-        if portion and (len(portion) == MAX_IMAGES or size_bytes + item.size_bytes > MAX_BYTES):
+        if portion and (len(portion) == MAX_IMAGES or size_bytes + size_of(item) > MAX_BYTES):
             yield portion
             portion, size_bytes = [], 0
         portion.append(item)
-        size_bytes += item.size_bytes
+        size_bytes += size_of(item)
     if portion:
         yield portion
 

@@ -7,15 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Union
 
+from arachne.client.folders import search
 from arachne.errors import ArachneError, SourceUnreadable
 from arachne.schemas.submission import MAX_NAME
-
-# Of files in folders; a file that is named is sent whatever it is called.
-SUFFIXES = (
-    *(".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"),
-    *(".avif", ".heic", ".heif"),
-)
-_BLOCK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -78,6 +72,12 @@ def _number(index: int, item: Item) -> Item:
     return Item(index, name, _clip(item.sent_name or name), item.url, item.data, item.path, item.size_bytes, item.error)
 
 
+def is_url(name: str) -> bool:
+    """Whether this is where the service can fetch an image."""
+    scheme, separator, _ = name.partition("://")
+    return bool(separator) and scheme.lower() in {"http", "https"}
+
+
 def _expand(source: Source) -> Iterator[Item]:
     if isinstance(source, bytes | bytearray | memoryview):
         yield Item(0, "", "", data=bytes(source), size_bytes=len(source))
@@ -85,7 +85,7 @@ def _expand(source: Source) -> Iterator[Item]:
         yield Item(0, source.name, source.name, data=source.data, size_bytes=len(source.data))
     elif isinstance(source, Upload):
         yield _look_at(Path(source.path or ""), source.name, source.name)
-    elif isinstance(source, str) and source.partition("://")[0].lower() in {"http", "https"}:
+    elif isinstance(source, str) and is_url(source):
         yield Item(0, source, source, url=source)
     elif source == "":
         yield Item(0, "", "", error=SourceUnreadable("An empty name is no image. Name a file, a folder or a URL."))
@@ -113,17 +113,14 @@ def _look_at(path: Path, name: str, sent_name: str) -> Item:
 
 def _search(folder: Path) -> Iterator[Item]:
     found = False
-    closed: list[OSError] = []
-    for at, folders, files in os.walk(folder, onerror=closed.append):
-        folders[:] = sorted(name for name in folders if name[0] != ".")
-        for name in sorted(files):
-            if name[0] != "." and Path(name).suffix.lower() in SUFFIXES:
-                found = True
-                yield _look_at(Path(at, name), str(Path(at, name)), name)
-    for error in closed:
-        name = os.fsdecode(error.filename or folder)
-        yield Item(0, name, Path(name).name, error=_unreadable(name, error))
-    if not found and not closed:
+    for one in search(folder):
+        found = True
+        if isinstance(one, OSError):
+            name = os.fsdecode(one.filename)
+            yield Item(0, name, Path(name).name, error=_unreadable(name, one))
+        else:
+            yield _look_at(one, str(one), one.name)
+    if not found:
         yield Item(0, str(folder), folder.name, error=SourceUnreadable(f"{folder} holds no images."))
 
 

@@ -7,7 +7,7 @@ from typing import Self, Unpack
 
 import httpx2
 
-from arachne.client.asynchronous import AsyncClient, Format
+from arachne.client.asynchronous import AsyncClient
 from arachne.client.connection import Params
 from arachne.client.portal import Portal
 from arachne.client.results import Extracted, ProgressListener, Submission
@@ -17,6 +17,7 @@ from arachne.client.synchronous_webhooks import Webhooks
 from arachne.client.terms import Terms
 from arachne.schemas.job import JobStatus, JobSummary, JobView
 from arachne.schemas.listing import EventList, ModelView
+from arachne.schemas.queries import Format
 from arachne.schemas.submission import RetryKind
 from arachne.schemas.usage import Grouping, UsageReport
 

@@ -1,14 +1,16 @@
 """How images are to be read, as keyword arguments of a call."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from arachne.errors import InvalidOptions
 from arachne.schemas.options import CacheMode, DetailLevel, Options, Profile
 from arachne.schemas.result import StageName
-from arachne.schemas.submission import WebhookInput
+from arachne.schemas.submission import SubmissionTerms, WebhookInput
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class Terms(TypedDict, total=False):
@@ -42,20 +44,22 @@ def write_terms(terms: Terms) -> dict[str, object]:
     webhook, metadata = given.pop("webhook", None), given.pop("metadata", None)
     told: dict[str, object] = {"options": _options(given)}
     if webhook is not None:
-        wanted = WebhookInput(url=webhook) if isinstance(webhook, str) else webhook
-        assert isinstance(wanted, WebhookInput)
-        told["webhook"] = wanted.model_dump(mode="json", exclude_none=True)
+        wanted = {"url": webhook} if isinstance(webhook, str) else webhook
+        told["webhook"] = _validate(WebhookInput, wanted).model_dump(mode="json", exclude_none=True)
     if metadata:
-        assert isinstance(metadata, Mapping)
-        told["metadata"] = dict(metadata)
+        told["metadata"] = _validate(SubmissionTerms, {"metadata": metadata}).metadata
     return told
 
 
 def _options(given: Mapping[str, object]) -> dict[str, object]:
     """Only those that were given: a newer service may have other defaults."""
     lists = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    return _validate(Options, lists).model_dump(mode="json", exclude_unset=True, exclude_none=True)
+
+
+def _validate(model: type[M], given: object) -> M:
     try:
-        return Options.model_validate(lists).model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        return model.model_validate(given)
     except ValidationError as error:
         told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         raise InvalidOptions(told) from None

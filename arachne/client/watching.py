@@ -55,13 +55,15 @@ class Watched:
         return Sight(frozenset(self.done), job.finished)
 
 
+_SILENCE_S = 20.0  # the service says every 15 s that it lives
+
+
 class Watcher:
     """Waits for jobs of one client; what the way to the service is fit for is learnt once."""
 
-    def __init__(self, connection: Connection, *, quiet_s: float = 5.0, silence_s: float = 20.0) -> None:
+    def __init__(self, connection: Connection, *, quiet_s: float = 5.0) -> None:
         self._connection = connection
         self._quiet_s = quiet_s
-        self._silence_s = silence_s
         self.way = Way.STREAM
 
     async def follow(self, job: JobView) -> AsyncGenerator[Sight, None]:
@@ -99,7 +101,7 @@ class Watcher:
         return watched.take(read_model(JobView, response)), again_s
 
     async def _stream(self, watched: Watched) -> AsyncGenerator[Sight, None]:
-        reader = EventReader(self._connection, f"{JOBS}/{watched.job_id}/events", silence_s=self._silence_s)
+        reader = EventReader(self._connection, f"{JOBS}/{watched.job_id}/events", silence_s=_SILENCE_S)
         reader.last_event = watched.last_event
         seen = 0  # images the resource told of before the stream did
         async with reader:

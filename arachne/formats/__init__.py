@@ -4,11 +4,9 @@ Light on purpose: the API names formats by it, and loads no image library for th
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-TextFormat = Literal["json", "md", "txt"]
-RenderedFormat = Literal["hocr", "pdf", "png"]
-Format = Literal[TextFormat, RenderedFormat]
+from arachne.schemas.queries import Format, RenderedFormat
 
 MEDIA_TYPES: Final[dict[Format, str]] = {
     "json": "application/json",

@@ -12,6 +12,9 @@ from arachne.schemas.webhook import DeliveryStatus
 
 FIRST_DAY = date(2000, 1, 1)
 MONTH = r"^2[0-9]{3}-(0[1-9]|1[0-2])$"
+TextFormat = Literal["json", "md", "txt"]
+RenderedFormat = Literal["hocr", "pdf", "png"]
+Format = Literal[TextFormat, RenderedFormat]
 Cursor = Annotated[str, Field(max_length=200)]
 Limit = Annotated[int, DIGITS, Field(ge=1, le=200)]
 
@@ -45,7 +48,7 @@ class JobsQuery(PageQuery):
 class ResultQuery(_Query):
     """In which form a result is wanted."""
 
-    format: Literal["json", "md", "txt", "hocr", "pdf", "png"] = "json"
+    format: Format = "json"
     page: Annotated[int, DIGITS, Field(ge=0, le=10_000)] | None = None
 
 

@@ -13,21 +13,25 @@ import pytest
 from arachne.cli.extract_folder import Folder
 from arachne.cli.extract_inputs import Input
 from arachne.cli.extract_journal import KEPT_S, Journal, open_journal
-from arachne.cli.extract_parcels import MAX_IMAGES, Shipment, pack, resume
+from arachne.cli.extract_parcels import Shipment, pack, resume
+from arachne.client.chunks import MAX_IMAGES
 from tests.machines.waiting import eventually
 
 COMMAND = {"names": ["a.png"]}
 HOLD = """
-import sys, time
+import sys
 from arachne.cli.extract_journal import open_journal
 with open_journal({"names": ["a.png"]}) as journal:
     journal.plan([("a.png", "1")])
     print("held", flush=True)
-    time.sleep(600)
+    sys.stdin.read()
 """
 
 
-@pytest.fixture(autouse=True)
+pytestmark = pytest.mark.usefixtures("state")
+
+
+@pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where notes go."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -47,7 +51,7 @@ def begin(journal: Journal, images: Sequence[Input]) -> tuple[list[Shipment], li
     numbers = {identity: number for number, identity in enumerate(identities) if identity is not None}
     resumed = resume(journal, numbers, numbers.values())
     left = set(numbers.values()) - {number for one in resumed for number in one.wanted.values()}
-    return resumed, list(pack(journal, images, identities, sorted(left)))
+    return resumed, pack(journal, images, identities, sorted(left))
 
 
 def test_notes_outlive_an_end_in_the_middle_of_a_line(tmp_path: Path, state: Path) -> None:
@@ -88,7 +92,7 @@ def test_keys_are_not_used_longer_than_services_know_them(tmp_path: Path, monkey
     images = make_images(tmp_path, ["a.png", "b.png"])
     with open_journal(COMMAND) as journal:
         identities = [one.identify() for one in images]
-        accepted, lost = (next(iter(pack(journal, images, identities, [number]))) for number in (0, 1))
+        accepted, lost = (pack(journal, images, identities, [number])[0] for number in (0, 1))
         journal.accept(accepted.parcel, {0: ("job_1", 0)})
         later = time.time() + KEPT_S
         monkeypatch.setattr(time, "time", lambda: later)
@@ -133,10 +137,11 @@ def test_where_nothing_can_be_noted_the_command_runs_and_says_so(
 @pytest.mark.processes
 def test_the_same_command_twice_at_once_waits(state: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The second goes on with what the first, ended by `kill -9`, left behind; nothing is held after that."""
-    with subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True) as first:
+    line, pipe = [sys.executable, "-c", HOLD], subprocess.PIPE
+    with subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "held\n"
-        second = subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True)
+        second = subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True)
         with second:
             eventually(lambda: "running already" in (told.append(capfd.readouterr().err) or "".join(told)))
             first.send_signal(signal.SIGKILL)
@@ -230,3 +235,14 @@ def test_commands_that_write_into_one_folder_lose_nothing_to_each_other(tmp_path
 )
 def test_addresses_make_names_of_files(address: str, stem: str) -> None:
     assert Input(address).stem == stem
+
+
+def test_what_is_told_of_a_dropped_parcel_is_no_fault(tmp_path: Path) -> None:
+    """Of its two jobs one may be gone and the other have an image that failed."""
+    images = make_images(tmp_path, ["a.png"])
+    with open_journal(COMMAND) as journal:
+        (sent,) = begin(journal, images)[1]
+        journal.drop(sent.parcel)
+        journal.fail(sent.parcel, 0)
+        journal.accept(sent.parcel, {0: ("job_1", 0)})
+        assert journal.parcels == {}

@@ -1,9 +1,16 @@
 """What images come from: one alone or many, and what is none."""
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from arachne.client import Upload
 from arachne.client.sources import find_items
+from arachne.client.terms import write_terms
+from arachne.errors import InvalidOptions
 
 
 def test_one_source_alone_is_one(tmp_path: Path) -> None:
@@ -27,3 +34,26 @@ def test_a_name_that_can_be_none_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"x")
     items = find_items(["n" * 5000, "a\0b", tmp_path / "a.png"])
     assert [item.error is None for item in items] == [False, False, True]
+
+
+def test_a_closed_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside what lies in open ones, rather than left out in silence."""
+    (tmp_path / "open.png").write_bytes(b"x")
+    (tmp_path / "closed").mkdir()
+    scan = os.scandir
+
+    def refuse(path: str) -> object:
+        if os.fspath(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    items = find_items([tmp_path])
+    assert [(Path(item.name).name, item.error is None) for item in items] == [("open.png", True), ("closed", False)]
+
+
+@pytest.mark.parametrize("terms", [{"webhook": ""}, {"metadata": ["a"]}, {"metadata": {"a": 1}}, {"languages": 5}])
+def test_terms_that_can_be_none_are_invalid_options(terms: Any) -> None:
+    """Before anything is sent."""
+    with pytest.raises(InvalidOptions):
+        write_terms(terms)

@@ -1,6 +1,7 @@
 """The capacity model: known answers by hand, what must rise with what, and pages that show what it says now."""
 
 import importlib
+import inspect
 import json
 import re
 from collections.abc import Iterator
@@ -10,6 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from arachne.actors import gpu, io
+from arachne.database import AsyncDatabase
+from arachne.http import parts
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = json.loads((ROOT / "scripts" / "capacity.json").read_text())
@@ -109,3 +114,17 @@ def test_the_page_tells_the_same_costs() -> None:
     assert cells is not None
     told = [FIGURES["images"][level]["database_bytes"] for level in ("fast", "standard", "detailed", "cached")]
     assert [int(cell.replace(",", "")) for cell in cells[1].split("|")] == told
+
+
+def test_the_page_tells_the_bounds_of_the_pools() -> None:
+    """Those of the code, all pools of a process together."""
+
+    def default(kind: type) -> int:
+        return int(inspect.signature(kind).parameters["pool_size"].default)
+
+    heart, gatekeeper, teller = 1, 1, 1
+    api = default(AsyncDatabase) + parts.ERASING + 1
+    gpu_worker = gpu.POOL_SIZE + heart + gatekeeper + teller
+    io_worker = io.POOL_SIZE + heart + 2 * default(AsyncDatabase)
+    told = f"{api} connections for an API process, {gpu_worker} for a GPU worker, {io_worker} for an IO worker"
+    assert told in (ROOT / "docs" / "scaling.md").read_text()

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Self
 
@@ -10,7 +11,7 @@ from aiohttp import web
 MAX_BODY_BYTES = 32 * 1024 * 1024
 
 
-class Served:
+class Served(ABC):
     """Answers every request by `answer` at a free `port`, from `with` to its end."""
 
     def __init__(self) -> None:
@@ -20,9 +21,9 @@ class Served:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="loopback")
 
+    @abstractmethod
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """What the server says."""
-        raise NotImplementedError
 
     def soon(self, call: Callable[[], object]) -> None:
         """Call it in the server's thread."""
