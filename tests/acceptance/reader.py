@@ -55,11 +55,13 @@ class Reader:
     def __post_init__(self) -> None:
         """A folder that looks like the checkout, in which examples may write."""
         (self.home / "tests").mkdir(parents=True)
-        (self.home / "tests" / "images").symlink_to(ROOT / "tests" / "images")
+        for shared in ("scripts", "tests/images"):
+            (self.home / shared).symlink_to(ROOT / shared)
         programs = self.home / ".venv" / "bin"
         programs.mkdir(parents=True)
         self._program(programs / "arachne", f'#!/bin/sh\nexec "{sys.executable}" -P -m arachne "$@"\n')
-        self._program(programs / "python3", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        for name in ("python", "python3"):
+            self._program(programs / name, f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
         if curl := shutil.which("curl"):
             self._program(programs / "curl", _CURL.format(curl=curl))
         (self.home / ".state").touch()
