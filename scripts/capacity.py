@@ -105,10 +105,20 @@ def mean_cost(figures: Mapping[str, Any], load: Load) -> Cost:
 
 
 def worker_rate(cost: Cost, stage_processes: int) -> float:
-    """Images a second of one GPU worker with a core for each stage subprocess and one for its one second reader."""
-    bounds = [stage_processes / cost.stages_s if cost.stages_s else math.inf]
-    bounds.append(1 / cost.second_reader_s if cost.second_reader_s else math.inf)
-    return min(bounds)
+    """Images a second of one GPU worker with a core for each stage subprocess and one for its one second reader.
+
+    A stage subprocess waits for the second reader's answer, and those that ask at once wait for one another: a closed
+    network of one queue and as many customers as subprocesses, by mean value analysis. Source: Reiser and Lavenberg
+    1980, doi 10.1145/322186.322195.
+    """
+    if not cost.stages_s + cost.second_reader_s:
+        return math.inf
+    rate = waiting = 0.0
+    for subprocesses in range(1, stage_processes + 1):
+        answer_s = cost.second_reader_s * (1 + waiting)
+        rate = subprocesses / (cost.stages_s + answer_s)
+        waiting = rate * answer_s
+    return rate
 
 
 def machine_rate(cost: Cost, stage_processes: int, cores: int) -> float:

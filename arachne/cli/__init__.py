@@ -9,9 +9,23 @@ import sys
 import typer
 
 from arachne import __version__
-from arachne.cli import account, audit, cache, doctor, extract, migrate, parts, plan, tokens, up, usage, webhooks
+from arachne.cli import (
+    account,
+    audit,
+    cache,
+    doctor,
+    extract,
+    migrate,
+    parts,
+    plan,
+    stdout,
+    tokens,
+    up,
+    usage,
+    webhooks,
+)
 from arachne.cli.output import complain
-from arachne.errors import ArachneError, SetupError
+from arachne.errors import ArachneError, OutputLost, SetupError
 
 FAILED, SETUP, INTERRUPTED = 1, 3, 130
 
@@ -52,10 +66,15 @@ def _options(
 def main() -> None:
     """Run the command line; errors of ours become a line on stderr and an exit code."""
     try:
-        app()
+        with stdout.checked():
+            app()
     except SetupError as error:
         complain(error)
         sys.exit(SETUP)
+    except OutputLost as error:
+        if not error.is_closed:
+            complain(error)
+        sys.exit(FAILED)
     except ArachneError as error:
         complain(error)
         sys.exit(FAILED)

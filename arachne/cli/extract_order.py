@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -13,9 +12,11 @@ from arachne.cli.extract_journal import Journal
 from arachne.cli.extract_progress import display
 from arachne.cli.extract_remote import Order, RemoteRun
 from arachne.client import ClientSettings
+from arachne.client.refusals import read_mapping
 from arachne.client.sources import is_url
 from arachne.errors import ArachneError, SetupError
 from arachne.schemas.submission import SubmissionTerms
+from arachne.strict_json import parse
 
 
 def sign_in() -> ClientSettings:
@@ -84,7 +85,7 @@ def _holder(token: str) -> list[object]:
     """Whom an access token speaks for, as far as can be seen: the next one speaks for the same."""
     try:
         payload = token.split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        claims = read_mapping(parse(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))))
         return [claims.get(name) for name in ("iss", "account", "sub")]
-    except (ValueError, IndexError, AttributeError):
+    except (ValueError, IndexError):
         return []

@@ -12,8 +12,10 @@ from urllib.parse import urlsplit
 import httpx2
 
 from arachne.cli.output import say
+from arachne.client.refusals import read_mapping
 from arachne.errors import SetupError
 from arachne.signatures.verification import Verification, verify
+from arachne.strict_json import parse
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 _FORWARDED = ("content-type", "user-agent", "webhook-id", "webhook-timestamp", "webhook-signature")
@@ -99,9 +101,8 @@ class Listener:
 
     def _print(self, message_id: str, body: bytes) -> None:
         try:
-            event = json.loads(body)
-            line = _line(message_id, event, as_json=self._as_json)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            line = _line(message_id, parse(body), as_json=self._as_json)
+        except (ValueError, KeyError):
             say(f"{message_id} is genuine but not an event of ours")
             return
         with self._print_lock:
@@ -120,11 +121,12 @@ class Listener:
         return answer.status_code, answer.content
 
 
-def _line(message_id: str, event: Mapping[str, object], *, as_json: bool) -> str:
+def _line(message_id: str, event: object, *, as_json: bool) -> str:
+    if not isinstance(event, dict):
+        raise ValueError("no object")  # noqa: TRY004  # it came over the wire
     if as_json:
         return json.dumps({"message_id": message_id, **event}, ensure_ascii=True, separators=(",", ":"))
-    data = event["data"]
-    assert isinstance(data, dict)
+    data = read_mapping(event["data"])
     about = [str(data[name]) for name in ("job_id", "status", "endpoint_id", "reason") if data.get(name) is not None]
     return _printable("  ".join([str(event["timestamp"]), str(event["type"]), *about, message_id]))
 

@@ -163,4 +163,4 @@ def _may_help(fault: ArachneError, call: Call, *, unsent: bool) -> bool:
         return True
     if isinstance(fault, Unreachable):
         return call.may_repeat or unsent or isinstance(fault.__cause__, _UNSENT)
-    return isinstance(fault, Unavailable) and (call.may_repeat or fault.retry_after_s is not None)
+    return isinstance(fault, Unavailable) and (call.may_repeat or unsent or fault.retry_after_s is not None)

@@ -23,6 +23,7 @@ from arachne.errors import (
 from arachne.retry_after import parse_retry_after
 from arachne.schemas.job import ImageFault
 from arachne.schemas.problem import Problem
+from arachne.strict_json import parse
 
 M = TypeVar("M", bound=BaseModel)
 _SAFE_TEXT = re.compile(r"[^\x20-\x7e]+")
@@ -112,7 +113,7 @@ def read_object(response: httpx2.Response) -> dict[str, object]:
     if not response.content:
         return {}
     try:
-        found = response.json()
+        found = parse(response.content)
     except ValueError:
         found = None
     if not isinstance(found, dict):

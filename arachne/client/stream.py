@@ -1,7 +1,6 @@
 """A job's server-sent events, read on through cuts."""
 
 import asyncio
-import json
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -12,6 +11,7 @@ from arachne.client.connection import Call, Connection
 from arachne.client.patience import Patience
 from arachne.client.refusals import read_mapping
 from arachne.errors import ArachneError, Unavailable, UnexpectedAnswer, Unreachable
+from arachne.strict_json import parse
 
 MEDIA_TYPE = "text/event-stream"
 _MAX_CUTS = 3  # in a row, each before anything came
@@ -112,7 +112,7 @@ class EventReader:
     def _take(self, event: "httpx2.ServerSentEvent") -> None:
         self.last_event = event.id or self.last_event
         try:
-            data = read_mapping(read_mapping(json.loads(event.data)).get("data"))
+            data = read_mapping(read_mapping(parse(event.data)).get("data"))
         except ValueError as error:
             raise UnexpectedAnswer("An event of the stream is no JSON.") from error
         rows = data.get("images")

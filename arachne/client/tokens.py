@@ -23,6 +23,7 @@ from arachne.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
+from arachne.strict_json import parse
 
 if TYPE_CHECKING:
     from authlib.integrations.httpx_client import AsyncOAuth2Client
@@ -88,7 +89,7 @@ class TokenSource:
             raise Unreachable(
                 f"{self._endpoint} can't be reached for a token: {error or type(error).__name__}. Check ARACHNE_URL."
             ) from None
-        except (ValueError, AttributeError, AuthlibBaseError) as error:
+        except (ValueError, AttributeError, RecursionError, AuthlibBaseError) as error:
             if isinstance(error, UnicodeEncodeError):
                 raise SetupError(
                     "The client id or secret has characters that none of ours has. Copy them anew."
@@ -130,7 +131,7 @@ def _check(response: httpx2.Response) -> httpx2.Response:
 def _refusal(response: httpx2.Response) -> ArachneError:
     """Why there is no token. Source: RFC 6749 §5.2."""
     try:
-        told = response.json()
+        told = parse(response.content)
     except ValueError:
         told = None
     if response.status_code in {429, 503} or not isinstance(told, dict) or "error" not in told:

@@ -55,6 +55,7 @@ ArachneError                       code · http_status · retryable
 │   ├── ImageCancelled             cancelled
 │   └── SignatureRejected          signature_rejected
 ├── FileRejected                   a file given to a command is damaged or foreign; nothing of it was taken
+├── OutputLost                     what a command prints can't be written
 └── SetupError                     this machine or its settings need mending; says how
 """
 
@@ -67,7 +68,7 @@ from arachne.errors.client import (
     Unfinished,
     Unreachable,
 )
-from arachne.errors.commands import FileRejected, SetupError
+from arachne.errors.commands import FileRejected, OutputLost, SetupError
 from arachne.errors.images import (
     DeadlineExceeded,
     DecodeFailed,
@@ -152,6 +153,7 @@ __all__ = [
     "OptionsConflict",
     "OriginalsErased",
     "OutOfMemory",
+    "OutputLost",
     "QueueFull",
     "QuotaExceeded",
     "RateLimited",

@@ -38,12 +38,20 @@ def test_images_that_outlived_two_workers_run_alone(service, stage_faults, monke
 
 def test_stopping_gives_back_what_waits_to_run_alone(service, stage_faults, eventually, monkeypatch) -> None:
     """A worker that leaves keeps no image that it hasn't begun, whatever else it still waits for."""
-    release, read = Event(), service.storage.read
+    begun, release, read = Event(), Event(), service.storage.read
     hanging = sha256(b"hanging").hexdigest()
-    monkeypatch.setattr(service.storage, "read", lambda digest: digest == hanging and release.wait(60) and read(digest))
+
+    def hang(digest: str) -> bytes:
+        if digest == hanging:
+            begun.set()
+            release.wait(60)
+        return read(digest)
+
+    monkeypatch.setattr(service.storage, "read", hang)
     job_id = service.submit("hanging", "suspect")
     service.scalar("UPDATE image SET lost_leases = 2 WHERE index = 1")
     with service.dispatcher(stage_faults.read_or_fail) as dispatcher:
+        assert begun.wait(60)  # claimed is not begun: one that has not is given back too
         eventually(lambda: service.scalar("SELECT count(*) FROM image WHERE state = 'running'") == 2)
         dispatcher.stop()
         eventually(lambda: [image.state for image in service.images(job_id)] == ["running", "queued"])

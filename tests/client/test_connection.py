@@ -6,7 +6,14 @@ from collections.abc import Callable
 import httpx2
 import pytest
 
-from arachne.client import AsyncClient, ClientSettings, SignatureRejected, Unreachable, verify_webhook
+from arachne.client import (
+    AsyncClient,
+    ClientSettings,
+    SignatureRejected,
+    UnexpectedAnswer,
+    Unreachable,
+    verify_webhook,
+)
 from arachne.client.connection import Call
 from arachne.errors import InvalidToken, NotFound, RateLimited, RequestError, SetupError, Unavailable
 
@@ -31,6 +38,7 @@ class Played:
 
     def __init__(self, *answers: httpx2.Response | Exception, expires_in: int = 3600) -> None:
         self.answers = list(answers)
+        self.token_answers: list[httpx2.Response | Exception] = []
         self.expires_in = expires_in
         self.tokens = 0
         self.sent: list[str] = []
@@ -39,19 +47,24 @@ class Played:
         """The next answer, or a token."""
         await asyncio.sleep(0)
         if request.url.path == "/api/auth/token":
+            if self.token_answers:
+                return _give(self.token_answers.pop(0))
             self.tokens += 1
             told = {"access_token": f"t{self.tokens}", "token_type": "Bearer", "expires_in": self.expires_in}
             return httpx2.Response(200, json=told)
         self.sent.append(request.headers["Authorization"])
-        answer = self.answers.pop(0) if self.answers else httpx2.Response(200, json={"ok": True, "new": 1})
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        return _give(self.answers.pop(0)) if self.answers else httpx2.Response(200, json={"ok": True, "new": 1})
 
     def client(self, **options: float) -> AsyncClient:
         """A client of this service."""
         credentials = {"client_id": "cli_x", "client_secret": "s"}
         return AsyncClient("http://x", transport=httpx2.MockTransport(self), **credentials, **options)  # type: ignore[arg-type]
+
+
+def _give(answer: httpx2.Response | Exception) -> httpx2.Response:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 async def test_many_at_once_fetch_one_token() -> None:
@@ -97,6 +110,33 @@ async def test_what_may_pass_later_is_sent_again(refusal: httpx2.Response | Exce
         call = Call("POST", "/x", repeatable=True)
         assert (await arachne._connection.send(call)).status_code == 200
     assert len(played.sent) == 2
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [problem(503, "unavailable"), problem(429, "rate_limited"), httpx2.Response(502), httpx2.ReadError("cut")],
+)
+async def test_a_request_that_waits_for_its_token_was_not_sent(refusal: httpx2.Response | Exception) -> None:
+    """So the token is asked for again, though the request itself may be made only once."""
+    played = Played()
+    played.token_answers = [refusal]
+    async with played.client() as arachne:
+        await arachne.call("POST", "/api/webhooks", json={})
+    assert (played.tokens, len(played.sent)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b'{"a":' * 100_000, b"[]", b"null", b"\xff", b'{"a": NaN}', b"<html>"]
+)
+@pytest.mark.parametrize("status", [200, 400])
+async def test_what_is_no_object_is_said_to_be_none(body: bytes, status: int) -> None:
+    """However deep it is nested, and where a token was asked for too."""
+    for place in ("answers", "token_answers"):
+        played = Played()
+        setattr(played, place, [httpx2.Response(status, content=body)])
+        async with played.client() as arachne:
+            with pytest.raises(UnexpectedAnswer, match=r"ARACHNE_URL"):
+                await arachne.call("GET", "/x")
 
 
 async def test_what_may_have_been_done_is_not_sent_again() -> None:

@@ -45,15 +45,19 @@ def model() -> Iterator[Any]:
 
 
 def test_known_answers(model: Any) -> None:
-    """By hand: two stage processes at 0.2 s read 10 a second; one second reader at 0.5 s reads 2."""
+    """By hand: two stage processes at 0.2 s read 10 a second; one at 0.3 s that waits 0.5 s for the second reader 1.25.
+
+    A second one finds that reader busy 5/8 of the time, so it waits 0.5 s * 13/8; however many there are, they read 2.
+    """
     fast, standard = model.Load(28.0, {"fast": 1.0}), model.Load(7.0, {"standard": 1.0})
     assert model.worker_rate(model.mean_cost(ROUND, fast), 2) == pytest.approx(10)
-    assert model.worker_rate(model.mean_cost(ROUND, standard), 2) == pytest.approx(2)
+    assert model.worker_rate(model.mean_cost(ROUND, standard), 1) == pytest.approx(1 / 0.8)
+    assert model.worker_rate(model.mean_cost(ROUND, standard), 2) == pytest.approx(2 / (0.3 + 0.8125))
     assert model.worker_rate(model.mean_cost(ROUND, standard), 200) == pytest.approx(2)
     needed = model.plan(ROUND, fast, model.Means())
     assert (needed["gpu_workers"], needed["api_processes"], needed["model_servers"]) == (4, 1, 0)
     assert needed["store_gb"] == pytest.approx(28 * 86_400 * 7 * 100_000 / 1e9, abs=0.1)
-    assert model.plan(ROUND, standard, model.Means())["gpu_workers"] == 5
+    assert model.plan(ROUND, standard, model.Means())["gpu_workers"] == 6
     half = model.Load(10.0, {"fast": 0.5, "standard": 0.5}, cached=0.5, webhooks_per_image=1.0, vlm_s=4.0)
     assert model.mean_cost(ROUND, half).stages_s == pytest.approx(0.125)
     assert model.mean_cost(ROUND, half).io_s == pytest.approx(0.01)

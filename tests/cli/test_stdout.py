@@ -1,0 +1,57 @@
+"""A standard output that is full, closed by its reader, or not there: told in a line, never as a traceback."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+IMAGE = Path(__file__).parents[1] / "images" / "dialog_light.png"
+COMMANDS = (["--version"], ["extract", "--help"], ["extract", "--local", "--stages", "decode", str(IMAGE)])
+pytestmark = pytest.mark.processes
+
+
+@contextmanager
+def full() -> Iterator[int]:
+    """A device with no room left."""
+    device = os.open("/dev/full", os.O_WRONLY)
+    yield device
+    os.close(device)
+
+
+@contextmanager
+def unread() -> Iterator[int]:
+    """A pipe whose reader is gone, as `head` is once it has its lines."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+def run(words: list[str], stdout: int, *shell: str) -> tuple[int, str]:
+    line = [*shell, sys.executable, "-P", "-m", "arachne", *words]
+    done = subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=["version", "help", "extract"])
+def test_a_full_disk_is_told(words: list[str]) -> None:
+    with full() as device:
+        code, told = run(words, device)
+    (line,) = told.splitlines()
+    assert (code, line.startswith("arachne: "), os.strerror(28) in line) == (1, True, True)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=["version", "help", "extract"])
+def test_a_reader_who_wants_no_more_is_left_in_peace(words: list[str]) -> None:
+    with unread() as pipe:
+        assert run(words, pipe) == (1, "")
+
+
+def test_an_output_that_is_not_there_is_told() -> None:
+    """A file opened later would take its place, and what is printed would go into it."""
+    code, told = run(["--version"], subprocess.DEVNULL, "sh", "-c", 'exec "$@" >&-', "sh")
+    assert (code, "Standard output is closed" in told) == (3, True)
