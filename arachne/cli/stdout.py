@@ -42,12 +42,12 @@ def checked() -> Iterator[None]:
     """
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  # there is nobody to tell
-    former = sys.stdout
-    if not isinstance(former, io.TextIOWrapper):
-        if former is None:
-            raise SetupError("Standard output is closed. Send it to a file, or to /dev/null.")
-        yield  # somebody who called us catches it
+    if sys.stdout is None:
+        raise SetupError("Standard output is closed. Send it to a file, or to /dev/null.")
+    if sys.stdout is not sys.__stdout__ or not isinstance(sys.stdout, io.TextIOWrapper):
+        yield  # somebody who called us takes it
         return
+    former = sys.stdout
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Stdout(former.fileno(), "wb", closefd=False)),
         encoding=former.encoding,
@@ -58,4 +58,7 @@ def checked() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout.flush()
+        try:
+            sys.stdout.flush()
+        finally:
+            sys.stdout = former
