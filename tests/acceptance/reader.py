@@ -60,8 +60,7 @@ class Reader:
         programs = self.home / ".venv" / "bin"
         programs.mkdir(parents=True)
         self._program(programs / "arachne", f'#!/bin/sh\nexec "{sys.executable}" -P -m arachne "$@"\n')
-        for name in ("python", "python3"):
-            self._program(programs / name, f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        self._program(programs / "python3", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
         if curl := shutil.which("curl"):
             self._program(programs / "curl", _CURL.format(curl=curl))
         (self.home / ".state").touch()
