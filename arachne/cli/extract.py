@@ -114,6 +114,7 @@ def extract(
         raise typer.BadParameter("Only --local uses a data folder.", param_hint="--data-dir")
     names = _names(files or [], from_file)
     _check_printing(format, out, alone=is_alone(names) or no_wait)
+    _check_folder(names, format, out)
     images = find_images(names, apart_from=out)
     make_sink = partial(_make_sink, images, format, out, alone=is_alone(names), overwrite=overwrite)
     if local:
@@ -173,6 +174,17 @@ def _check_printing(wanted: Format, out: Path | None, *, alone: bool) -> None:
         raise typer.BadParameter(f"Several documents of format {wanted} can't be printed: add --out DIR.")
     if wanted in {"pdf", "png"} and sys.stdout.isatty():
         raise typer.BadParameter(f"A {wanted} can't be shown on a terminal: add --out DIR, or send it to a file.")
+
+
+def _check_folder(names: Sequence[str], wanted: Format, out: Path | None) -> None:
+    """Nothing, where what is written can't be taken for what is read when the command goes on."""
+    from arachne.cli.extract_patterns import beginning, is_folder, is_pattern
+
+    if wanted != "png" or out is None:
+        return
+    searched = [Path(name) for name in names if is_folder(name)] + [beginning(one) for one in names if is_pattern(one)]
+    if any(one.resolve() == out.resolve() for one in searched):
+        raise typer.BadParameter("Pictures in a folder that is read are read too: name another.", param_hint="--out")
 
 
 def _make_sink(

@@ -1,14 +1,16 @@
 """The images that files, folders, patterns, URLs and `-` on a command line stand for."""
 
-import glob
+import codecs
 import hashlib
 import os
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+from arachne.cli.extract_patterns import is_folder, is_pattern, match
 from arachne.client.folders import search
 from arachne.client.sources import is_url
 from arachne.errors import ArachneError, FetchFailed, ImageTooLarge, InvalidOptions, NotFound, SetupError
@@ -97,7 +99,7 @@ def find_images(names: Sequence[str], *, apart_from: Path | None = None) -> list
     """
     found: dict[str, Input] = {}
     for name in names:
-        for one in _expand(name, apart_from.absolute() if apart_from else None):
+        for one in _expand(name, apart_from):
             plain = one.is_url or one.data is not None
             found.setdefault(one.name if plain else os.path.abspath(one.name), one)  # noqa: PTH100  # `..` goes
     return list(found.values())
@@ -113,17 +115,13 @@ def read_list(file: str) -> list[str]:
         data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except (OSError, AttributeError) as error:
         raise SetupError(f"The list {file} can't be read: {error}.") from None
-    return [os.fsdecode(line) for line in data.replace(b"\r\n", b"\n").split(b"\n") if line.strip()]
+    lines = data.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").split(b"\n")
+    return [os.fsdecode(line) for line in lines if line.strip()]
 
 
 def is_alone(names: Sequence[str]) -> bool:
     """Whether one image is named, and nothing that may stand for several."""
-    return len(names) == 1 and not Path(names[0]).is_dir() and not is_pattern(names[0])
-
-
-def is_pattern(name: str) -> bool:
-    """Whether this is a pattern, and not a file whose name looks like one."""
-    return glob.has_magic(name) and not is_url(name) and not Path(name).exists()
+    return len(names) == 1 and not is_folder(names[0]) and not is_pattern(names[0])
 
 
 def _stem_of(url: str) -> str:
@@ -135,27 +133,38 @@ def _stem_of(url: str) -> str:
 
 
 def _expand(name: str, apart_from: Path | None) -> Iterator[Input]:
-    path = Path(name)
     if name == STDIN:
         yield _read_stdin()
     elif is_url(name):
         yield Input(name)
     elif not name:
         yield Input(name, NotFound("An empty name is no image. Name a file, a folder or a URL."))
-    elif path.is_dir():
-        yield from _search(path, apart_from)
-    elif path.is_file():
-        yield Input(name)
-    elif path.exists():
-        yield Input(name, FetchFailed("It is neither a file nor a folder."))
     elif is_pattern(name):
-        matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  # patterns may be absolute
+        matches = sorted(match(name, apart_from=apart_from))
         if not matches:
             yield Input(name, NotFound("No file matches this pattern."))
-        for match in matches:
-            yield from _expand(match, apart_from)
+        for one in matches:
+            yield from _look_at(one, apart_from)
     else:
+        yield from _look_at(name, apart_from)
+
+
+def _look_at(name: str, apart_from: Path | None) -> Iterator[Input]:
+    """A folder's images, or a file, or why it is none."""
+    path = Path(name)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
         yield Input(name, NotFound("There is no such file."))
+    except OSError as error:
+        yield Input(name, FetchFailed(f"The file can't be read: {error.strerror}."))
+    except ValueError:  # a null byte
+        yield Input(name, NotFound("There is no such file: no name is like this."))
+    else:
+        if stat.S_ISDIR(mode):
+            yield from _search(path, apart_from)
+        else:
+            yield Input(name, None if stat.S_ISREG(mode) else FetchFailed("It is neither a file nor a folder."))
 
 
 def _read_stdin() -> Input:

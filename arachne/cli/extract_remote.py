@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import cast
 
@@ -75,9 +75,9 @@ class RemoteRun:
         numbers = self._look()
         if not self._left:
             return
-        async with AsyncClient(settings=settings, max_wait_s=0) as client:
-            await client.call("GET", "/healthz")  # a wrong address or secret is told at once
         async with AsyncClient(settings=settings) as client:
+            with suppress(RateLimited):  # which passes, while a wrong address or secret is told at once
+                await client.check()
             shipments = resume(self._order.journal, numbers, self._left)
             known = {number for one in shipments for number in one.wanted.values()}
             await self._carry(client, [*shipments, *self._pack(self._left - known)])

@@ -9,7 +9,7 @@ from typing import Self, Unpack
 
 import httpx2
 
-from arachne.client.connection import Connection, Params
+from arachne.client.connection import Call, Connection, Params
 from arachne.client.exchange import Exchange
 from arachne.client.gathering import gather, pages
 from arachne.client.results import Extracted, ProgressListener, Submission, make_extracted
@@ -64,6 +64,14 @@ class AsyncClient:
     async def close(self) -> None:
         """Close all connections."""
         await self._connection.close()
+
+    async def check(self) -> None:
+        """Nothing, where the service is there and lets this client have a token; tried once.
+
+        Raises:
+            ArachneError: it is not so; says why.
+        """
+        await self._connection.send(Call("GET", "/healthz", insist=False))
 
     async def extract(
         self, sources: Iterable[Source], *, on_progress: ProgressListener | None = None, **terms: Unpack[Terms]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from arachne.client.sources import Item
-from arachne.errors import ArachneError
+from arachne.errors import ArachneError, SourceChanged
 
 # Well below a request's limits, so that little is sent again after a cut, and a slow line is done within minutes.
 MAX_IMAGES, MAX_BYTES = 50, 16 * 1024 * 1024
@@ -91,9 +91,12 @@ class _LazyFile(io.RawIOBase):
 
     def __init__(self, item: Item) -> None:
         assert item.path is not None
-        self._path = item.path
-        self._size_bytes = item.path.stat().st_size
+        self._item, self._path = item, item.path
         self._file: io.FileIO | None = None
+        try:
+            self._size_bytes = self._left_bytes = item.path.stat().st_size
+        except OSError as error:
+            raise self._changed() from error
 
     def tell(self) -> int:
         return 0
@@ -103,16 +106,30 @@ class _LazyFile(io.RawIOBase):
         return self._size_bytes if whence == os.SEEK_END else offset
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes; the file is closed at its end."""
-        if self._file is None:
-            self._file = io.FileIO(self._path)
-        part = self._file.read(size)
+        """The next bytes; the file is closed at its end.
+
+        Raises:
+            SourceChanged: there are more or fewer than there were said to be, or none can be read any more.
+        """
+        try:
+            if self._file is None:
+                self._file = io.FileIO(self._path)
+            part = self._file.read(size) or b""
+        except OSError as error:
+            raise self._changed() from error
+        self._left_bytes -= len(part)
+        if self._left_bytes < 0 or (not part and self._left_bytes):
+            raise self._changed()
         if not part:
             self.close()
-        return part or b""
+        return part
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
             self._file.close()
         super().close()
+
+    def _changed(self) -> SourceChanged:
+        self.close()
+        return SourceChanged(f"{self._item.name} changed while it was sent. Send it again.", index=self._item.index)

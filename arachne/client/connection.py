@@ -18,7 +18,6 @@ from arachne.errors import (
     IdempotencyKeyInUse,
     InvalidToken,
     RateLimited,
-    SourceUnreadable,
     Unavailable,
     Unreachable,
 )
@@ -139,16 +138,12 @@ class Connection:
                 raise
         except httpx2.HTTPError as error:
             raise self._unreachable(error) from error
-        except OSError as error:
-            raise SourceUnreadable(f"A file can't be read any more: {error}.") from error
         if response.is_success or response.status_code == 304:
             return response
         await response.aclose()
         raise read_refusal(response)
 
     def _unreachable(self, error: httpx2.HTTPError) -> ArachneError:
-        if isinstance(error, httpx2.LocalProtocolError):  # its text may hold a header
-            return SourceUnreadable("A file changed while it was sent. Send it again.")
         told = str(error) or type(error).__name__
         return Unreachable(
             f"{self._http.base_url} can't be reached: {told}. Check ARACHNE_URL and that the service runs."

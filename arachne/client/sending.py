@@ -1,6 +1,7 @@
 """Chunks of a run become jobs, once each however often they have to be sent."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from arachne.client.chunks import Chunk, hash_items
 from arachne.client.connection import Call, Connection
 from arachne.client.refusals import read_image_fault, read_model
 from arachne.client.results import Extracted, Submission, make_failed
-from arachne.errors import ArachneError, InvalidOptions, RequestTooLarge, SourceUnreadable, TooManyImages
+from arachne.errors import ArachneError, InvalidOptions, RequestTooLarge, SourceChanged, TooManyImages
 from arachne.schemas.job import ImageFault, JobView
 
 PATH = "/api/extract/images"
@@ -30,18 +31,15 @@ class Sender:
         Raises:
             ArachneError: the service doesn't take it; says why.
         """
-        waiting, changes = [chunk], 0
+        waiting, changes = [chunk], Counter[int]()
         while waiting:
             one = waiting.pop(0)
             try:
                 async with self.places:  # free for the next before anybody takes care of what comes of this one
                     outcome = await self._offer(one)
-            except SourceUnreadable:
-                changes += 1
-                if changes == _MAX_CHANGES:
-                    raise
-                waiting.insert(0, one)
-                continue
+            except SourceChanged as error:
+                changes[error.index] += 1
+                outcome = {error.index: error} if changes[error.index] == _MAX_CHANGES else {}
             if isinstance(outcome, Submission):
                 yield outcome
             elif isinstance(outcome, tuple):

@@ -8,7 +8,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from arachne.errors import SetupError
 
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")  # Source: RFC 6750 §2.1
+TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")  # Source: RFC 6750 §2.1
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -68,7 +68,7 @@ class ClientSettings(BaseSettings):
             raise SetupError(
                 "Set ARACHNE_TOKEN, or ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET; ARACHNE_URL names where."
             )
-        if self.token is not None and not _TOKEN.fullmatch(self.token.get_secret_value()):
+        if self.token is not None and not TOKEN.fullmatch(self.token.get_secret_value()):
             raise SetupError("ARACHNE_TOKEN is no token: it has characters that none has. Copy it anew.")
         self.check_url()
 

@@ -65,6 +65,10 @@ class Client:
         """Close all connections and end the thread."""
         self._portal.close(self._client.close)
 
+    def check(self) -> None:
+        """Nothing, where the service is there and lets this client have a token; tried once."""
+        self._portal.run(self._client.check)
+
     def extract(
         self, sources: Iterable[Source], *, on_progress: ProgressListener | None = None, **terms: Unpack[Terms]
     ) -> list[Extracted]:

@@ -13,7 +13,7 @@ import httpx2
 from authlib.common.errors import AuthlibBaseError
 
 from arachne.client.refusals import read_refusal, read_retry_after
-from arachne.client.settings import ClientSettings
+from arachne.client.settings import TOKEN, ClientSettings
 from arachne.errors import (
     ArachneError,
     InsufficientScope,
@@ -98,7 +98,7 @@ class TokenSource:
         if not isinstance(answer, dict):
             raise UnexpectedAnswer(f"{self._endpoint} answered with no token. Check ARACHNE_URL.")
         token, life_s = answer.get("access_token"), answer.get("expires_in")
-        if not isinstance(token, str) or not token.isascii() or not token:
+        if not isinstance(token, str) or not TOKEN.fullmatch(token):
             raise UnexpectedAnswer(f"{self._endpoint} answered without an access token. Check ARACHNE_URL.")
         life_s = float(life_s) if isinstance(life_s, int | float) and life_s > 0 else _UNTOLD_LIFE_S
         self._token, self._renew_at_s = token, asked_at_s + life_s - min(_LEEWAY_S, life_s / 5)

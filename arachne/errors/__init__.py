@@ -52,6 +52,7 @@ ArachneError                       code · http_status · retryable
 │   ├── UnexpectedAnswer           unexpected_answer
 │   ├── Unfinished                 unfinished, later
 │   ├── SourceUnreadable           source_unreadable
+│   │   └── SourceChanged          while it was sent
 │   ├── ImageCancelled             cancelled
 │   └── SignatureRejected          signature_rejected
 ├── FileRejected                   a file given to a command is damaged or foreign; nothing of it was taken
@@ -63,6 +64,7 @@ from arachne.errors.client import (
     ClientError,
     ImageCancelled,
     SignatureRejected,
+    SourceChanged,
     SourceUnreadable,
     UnexpectedAnswer,
     Unfinished,
@@ -162,6 +164,7 @@ __all__ = [
     "RequestTooLarge",
     "SetupError",
     "SignatureRejected",
+    "SourceChanged",
     "SourceUnreadable",
     "TimedOut",
     "TooManyFrames",

@@ -33,6 +33,14 @@ class SourceUnreadable(ClientError):
     code, title = "source_unreadable", "Source unreadable"
 
 
+class SourceChanged(SourceUnreadable):
+    """A file grew, shrank or went away while it was sent. `index` is its place in the call."""
+
+    def __init__(self, message: str, *, index: int) -> None:
+        super().__init__(message)
+        self.index = index
+
+
 class ImageCancelled(ClientError):
     """The image's job was cancelled before the image was read."""
 

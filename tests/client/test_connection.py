@@ -183,6 +183,27 @@ def test_webhooks_are_verified() -> None:
         assert caught.value.reason in {reason, "reserialised_body"}
 
 
+async def test_a_service_is_looked_at_once_with_the_token_that_is_used_then() -> None:
+    """What would be tried again elsewhere is told at once."""
+    played = Played(problem(503, "unavailable", **{"Retry-After": "0"}))
+    async with played.client() as arachne:
+        with pytest.raises(Unavailable):
+            await arachne.check()
+        await arachne.check()
+        await arachne.call("GET", "/x")
+    assert (played.tokens, len(played.sent)) == (1, 3)
+
+
+@pytest.mark.parametrize("token", ["a b", "a\nb", "a\0", ""])
+async def test_a_token_that_can_be_none_is_not_sent(token: str) -> None:
+    """What gives such a one is no token endpoint."""
+    played = Played()
+    played.token_answers = [httpx2.Response(200, json={"access_token": token, "token_type": "Bearer"})]
+    async with played.client() as arachne:
+        with pytest.raises(UnexpectedAnswer):
+            await arachne.call("GET", "/x")
+
+
 @pytest.mark.parametrize("token", ["secret token", "ก-token", "a\x00b"])
 def test_a_token_that_can_be_none_is_refused_without_being_shown(token: str) -> None:
     """Before anything is sent."""

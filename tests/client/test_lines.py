@@ -1,10 +1,12 @@
 """Bad lines and busy services: each image is read once, and whoever waits gets everything."""
 
 import asyncio
+from pathlib import Path
 
+import httpx2
 import pytest
 
-from arachne.client import Extracted
+from arachne.client import AsyncClient, Extracted, UnexpectedAnswer
 from tests.client.conftest import NewClient
 from tests.client.wire import Wire
 from tests.http.conftest import Service
@@ -41,6 +43,34 @@ async def test_one_bad_image_and_one_missing_file_among_many(new_client: NewClie
         None, "unsupported_image", "source_unreadable", None,
     ]  # fmt: skip
     assert [image.name for image in found] == ["image-1", "image-2", "no/such/file.png", "image-4"]
+
+
+async def test_a_file_that_never_stays_as_it_is_fails_alone(new_client: NewClient, tmp_path: Path) -> None:
+    """Its size is not what is read of it; the others, sent beside it, are read."""
+    (tmp_path / "steady.png").write_bytes(png())
+    found = await new_client().extract([tmp_path / "steady.png", "/proc/self/status", png((1, 2, 3))])
+    assert [image.error.code if image.error else None for image in found] == [None, "source_unreadable", None]
+
+
+async def test_a_file_that_changes_once_is_sent_as_it_is_then(tmp_path: Path) -> None:
+    """It shrinks when the request has begun: that one is given up, and made again."""
+    path, sent = tmp_path / "a.png", list[bytes]()
+    path.write_bytes(bytes(300_000))
+
+    class Shrinking(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if request.url.path != "/api/extract/images":
+                return httpx2.Response(200, json={"access_token": "t", "expires_in": 600, "token_type": "Bearer"})
+            path.write_bytes(b"now short")
+            sent.append(await request.aread())
+            assert len(sent[-1]) == int(request.headers["Content-Length"])
+            return httpx2.Response(403)
+
+    async with AsyncClient("http://x", client_id="c", client_secret="s", transport=Shrinking()) as client:
+        with pytest.raises(UnexpectedAnswer):
+            await client.submit([path])
+    assert len(sent) == 1
+    assert b"now short" in sent[0]
 
 
 async def test_a_call_of_bad_images_alone_does_not_raise(new_client: NewClient) -> None:
