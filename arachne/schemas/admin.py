@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
+from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from arachne.schemas.instants import Instant
 from arachne.schemas.issuer import MAX_CLAIM_CHARS
@@ -11,6 +11,7 @@ from arachne.schemas.plan import NewPlan
 from arachne.schemas.queries import PageQuery
 from arachne.schemas.text import Text
 from arachne.schemas.token import CLIENT_SCOPES, GrantableScope, Scope
+from arachne.schemas.wire import WireModel
 
 ActorKind = Literal["operator", "admin", "service"]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
@@ -18,37 +19,33 @@ Claim = Annotated[Text, Field(min_length=1, max_length=MAX_CLAIM_CHARS)]
 PlanName = Annotated[Text, Field(min_length=1, max_length=64)]
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class AccountChange(_Wire):
+class AccountChange(WireModel):
     """The plan an account is to have, for whatever is finished from now on."""
 
     plan_id: PlanName
 
 
-class AccountRequest(_Wire):
+class AccountRequest(WireModel):
     """A new account, with one client."""
 
     name: Name
     plan_id: PlanName = "default"
 
 
-class ClientRequest(_Wire):
+class ClientRequest(WireModel):
     """A further client of an account."""
 
     name: Name = "default"
-    scopes: Annotated[list[GrantableScope], Field(min_length=1, max_length=4)] = [*CLIENT_SCOPES]
+    scopes: Annotated[list[GrantableScope], Field(min_length=1, max_length=4)] = Field(default=[*CLIENT_SCOPES])
 
 
-class SecretRequest(_Wire):
+class SecretRequest(WireModel):
     """For how long the old secret goes on working beside the new one, seconds."""
 
     grace_seconds: Annotated[StrictInt, Field(ge=0, le=30 * 86_400)] = 86_400
 
 
-class RevocationRequest(_Wire):
+class RevocationRequest(WireModel):
     """Which token: itself, or its id (`jti`) with its issuer, which is this service unless said otherwise."""
 
     token: Annotated[Text, Field(max_length=16_384)] | None = None
@@ -62,7 +59,7 @@ class RevocationRequest(_Wire):
         return self
 
 
-class KeyRotationRequest(_Wire):
+class KeyRotationRequest(WireModel):
     """Whether the tokens of the former keys are refused, as after a leak, or stay valid until they expire."""
 
     withdraw: StrictBool = False
@@ -76,7 +73,7 @@ class AuditQuery(PageQuery):
     since: Instant | None = None
 
 
-class AccountView(_Wire):
+class AccountView(WireModel):
     """An account. `erasing`: it is on its way out."""
 
     account_id: str
@@ -89,14 +86,14 @@ class AccountView(_Wire):
     erasing: bool
 
 
-class ErasingView(_Wire):
+class ErasingView(WireModel):
     """An account that is closed; what it has is being erased."""
 
     account_id: str
     erasing: Literal[True]
 
 
-class NewAccountView(_Wire):
+class NewAccountView(WireModel):
     """An account just made; its client's secret is shown only now."""
 
     account_id: str
@@ -104,7 +101,7 @@ class NewAccountView(_Wire):
     client_secret: str
 
 
-class ClientView(_Wire):
+class ClientView(WireModel):
     """A client; until `old_secret_until` the secret before the present one works too."""
 
     client_id: str
@@ -116,7 +113,7 @@ class ClientView(_Wire):
     old_secret_until: Moment | None
 
 
-class NewSecretView(_Wire):
+class NewSecretView(WireModel):
     """A client's new secret, shown only now, and until when the old one works."""
 
     client_id: str
@@ -124,20 +121,20 @@ class NewSecretView(_Wire):
     old_until: Moment
 
 
-class RevokedView(_Wire):
+class RevokedView(WireModel):
     """The token that is refused from now on."""
 
     jti: str
     issuer: str
 
 
-class KeyView(_Wire):
+class KeyView(WireModel):
     """The key that signs from now on."""
 
     kid: str
 
 
-class ActorView(_Wire):
+class ActorView(WireModel):
     """Who it was: an operator (`os_user` at a `command`), an administrator by a token, or the service going on."""
 
     kind: ActorKind
@@ -148,7 +145,7 @@ class ActorView(_Wire):
     client_id: str | None
 
 
-class ActView(_Wire):
+class ActView(WireModel):
     """Something that was done: by whom, to what (`target`) of which account, and in which request."""
 
     audit_id: str
@@ -167,28 +164,28 @@ class PlanView(NewPlan):
     created_at: Moment
 
 
-class PlanList(_Wire):
+class PlanList(WireModel):
     """Plans, by name."""
 
     data: list[PlanView]
     next_cursor: str | None
 
 
-class AccountList(_Wire):
+class AccountList(WireModel):
     """Accounts, oldest first."""
 
     data: list[AccountView]
     next_cursor: str | None
 
 
-class ClientList(_Wire):
+class ClientList(WireModel):
     """An account's clients, oldest first."""
 
     data: list[ClientView]
     next_cursor: str | None
 
 
-class ActList(_Wire):
+class ActList(WireModel):
     """What was done, newest first."""
 
     data: list[ActView]

@@ -2,22 +2,18 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from arachne.schemas.wire import WireModel
 
 State = Literal["ok", "degraded", "unavailable", "not_configured"]
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Health(_Wire):
+class Health(WireModel):
     """The process lives."""
 
     status: State
 
 
-class Checks(_Wire):
+class Checks(WireModel):
     """The state of each part the service needs."""
 
     postgres: State
@@ -27,7 +23,7 @@ class Checks(_Wire):
     vlm: State
 
 
-class Readiness(_Wire):
+class Readiness(WireModel):
     """Whether the service can do its work."""
 
     status: State

@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, RootModel
+from pydantic import Field, PlainSerializer, RootModel
 
 from arachne.schemas.result import Result
+from arachne.schemas.wire import WireModel
 
 JobStatus = Literal["queued", "processing", "completed", "partial", "failed", "cancelled"]
 ImageStatus = Literal["queued", "fetching", "processing", "completed", "failed", "cancelled"]
@@ -20,11 +21,7 @@ def rfc3339(moment: datetime) -> str:
 Moment = Annotated[datetime, PlainSerializer(rfc3339, return_type=str, when_used="json")]
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ImageFault(_Wire):
+class ImageFault(WireModel):
     """Why an image failed; `stage` names the stage, where one raised it."""
 
     code: str
@@ -32,7 +29,7 @@ class ImageFault(_Wire):
     stage: str | None
 
 
-class Progress(_Wire):
+class Progress(WireModel):
     """Counts of a job's images; `percent` of them are in a terminal state."""
 
     total: int
@@ -44,7 +41,7 @@ class Progress(_Wire):
     percent: Annotated[int, Field(ge=0, le=100)]
 
 
-class QueueView(_Wire):
+class QueueView(WireModel):
     """How many images, other accounts' turns among them, are begun before this job's next one, if no more come.
 
     `eta_seconds` is until the job's last waiting image will have been read, at the pace of the last images; what
@@ -55,7 +52,7 @@ class QueueView(_Wire):
     eta_seconds: float | None
 
 
-class ImageView(_Wire):
+class ImageView(WireModel):
     """One image of a job."""
 
     image_id: str
@@ -73,7 +70,7 @@ class ImageView(_Wire):
     result: Result | None
 
 
-class JobSummary(_Wire):
+class JobSummary(WireModel):
     """A job without its images, as in lists."""
 
     job_id: str

@@ -1,44 +1,39 @@
 """Lists: a page of something and the cursor that continues it."""
 
-from pydantic import BaseModel, ConfigDict
-
 from arachne.schemas.job import JobSummary
 from arachne.schemas.webhook import DeliveryView, EndpointView, EventView
+from arachne.schemas.wire import WireModel
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class JobList(_Wire):
+class JobList(WireModel):
     """Jobs, newest first."""
 
     data: list[JobSummary]
     next_cursor: str | None
 
 
-class EndpointList(_Wire):
+class EndpointList(WireModel):
     """Webhook endpoints, oldest first."""
 
     data: list[EndpointView]
     next_cursor: str | None
 
 
-class DeliveryList(_Wire):
+class DeliveryList(WireModel):
     """Deliveries, newest first."""
 
     data: list[DeliveryView]
     next_cursor: str | None
 
 
-class EventList(_Wire):
+class EventList(WireModel):
     """Events in the order of the feed; `next_cursor` is null only where there is none yet after the cursor given."""
 
     data: list[EventView]
     next_cursor: str | None
 
 
-class ModelView(_Wire):
+class ModelView(WireModel):
     """A vision-language model. `digest` is null while no worker has seen it, as are `loaded` and `healthy`."""
 
     model: str
@@ -49,7 +44,7 @@ class ModelView(_Wire):
     digest: str | None
 
 
-class ModelList(_Wire):
+class ModelList(WireModel):
     """The models a request may name."""
 
     data: list[ModelView]

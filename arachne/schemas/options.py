@@ -2,19 +2,18 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from arachne.schemas.result import StageName
+from arachne.schemas.wire import WireModel
 
 DetailLevel = Literal["fast", "standard", "detailed"]
 Profile = Literal["screenshot", "document", "slip"]
 CacheMode = Literal["use", "refresh", "bypass"]
 
 
-class Options(BaseModel):
+class Options(WireModel):
     """Options of a submission. `languages` None means the service's setting."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     detail_level: DetailLevel = "standard"
     stages: Annotated[list[StageName], Field(min_length=1, max_length=8)] | None = None

@@ -3,10 +3,11 @@
 from decimal import Decimal
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from arachne.schemas.limits import parse_rate
 from arachne.schemas.money import Price
+from arachne.schemas.wire import WireModel
 
 RateName = Literal[
     "vision", "images", "reads", "other", "account_vision", "account_images", "account_reads", "account_other"
@@ -23,20 +24,18 @@ PlanId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Rate = Annotated[str, AfterValidator(_is_rate)]
 
 
-class PlanTerms(BaseModel):
+class PlanTerms(WireModel):
     """Prices an image, images a month (null: any number), rates, and the share of the workers.
 
     `price_vlm` comes on top where an image is described. `rates` are in the place of the settings': those of a user,
     and with `account_` before the name caps for all users of an account together.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     price_image: Price = Decimal(0)
     price_cached: Price = Decimal(0)
     price_vlm: Price = Decimal(0)
     monthly_images: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    rates: dict[RateName, Rate] = {}
+    rates: dict[RateName, Rate] = Field(default={})
     priority: Annotated[int, Field(ge=0, le=3)] = 0
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
     max_in_flight: Annotated[int, Field(ge=1, le=1_000_000)] = 1000

@@ -2,11 +2,11 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from arachne.schemas.wire import WireModel
 
-class FieldProblem(BaseModel):
+
+class FieldProblem(WireModel):
     """One fault of a request: where it is and what is wrong with it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     loc: list[str | int]
     msg: str

@@ -3,12 +3,13 @@
 from datetime import date
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from arachne.schemas.instants import DAY, DIGITS, Instant
 from arachne.schemas.job import JobStatus
 from arachne.schemas.usage import Grouping
 from arachne.schemas.webhook import DeliveryStatus
+from arachne.schemas.wire import WireModel
 
 FIRST_DAY = date(2000, 1, 1)
 MONTH = r"^2[0-9]{3}-(0[1-9]|1[0-2])$"
@@ -19,18 +20,14 @@ Cursor = Annotated[str, Field(max_length=200)]
 Limit = Annotated[int, DIGITS, Field(ge=1, le=200)]
 
 
-class _Query(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PageQuery(_Query):
+class PageQuery(WireModel):
     """A page of a list."""
 
     limit: Limit = 50
     cursor: Cursor | None = None
 
 
-class JobQuery(_Query):
+class JobQuery(WireModel):
     """How to show a job. `wait` is in seconds, clamped to 60."""
 
     wait: Annotated[int, DIGITS, Field(ge=0)] = 0
@@ -45,17 +42,17 @@ class JobsQuery(PageQuery):
     created_after: Instant | None = None
 
 
-class ResultQuery(_Query):
+class ResultQuery(WireModel):
     """In which form a result is wanted."""
 
     format: Format = "json"
     page: Annotated[int, DIGITS, Field(ge=0, le=10_000)] | None = None
 
 
-class UsageQuery(_Query):
+class UsageQuery(WireModel):
     """Which days, UTC: from `from` to before `to`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     start: Annotated[date | None, DAY, Field(alias="from", ge=FIRST_DAY)] = None
     end: Annotated[date | None, DAY, Field(alias="to", gt=FIRST_DAY)] = None
@@ -68,7 +65,7 @@ class UsageQuery(_Query):
         return self
 
 
-class StatementQuery(_Query):
+class StatementQuery(WireModel):
     """Which month, UTC; this one by default."""
 
     month: Annotated[str | None, Field(pattern=MONTH)] = None

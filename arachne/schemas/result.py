@@ -2,7 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from arachne.schemas.wire import WireModel
 
 StageName = Literal["decode", "assess", "upright", "enhance", "segment", "read", "structure", "describe"]
 StageStatus = Literal["ok", "skipped", "degraded", "failed"]
@@ -24,11 +26,7 @@ STAGE_NAMES: tuple[StageName, ...] = (
 )
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ImageInfo(_Wire):
+class ImageInfo(WireModel):
     """What the bytes were, before any turn or scaling but with EXIF applied."""
 
     sha256: str
@@ -40,7 +38,7 @@ class ImageInfo(_Wire):
     warnings: list[str]
 
 
-class Quality(_Wire):
+class Quality(WireModel):
     """Measured quality. `noise` is a standard deviation in gray levels, `text_height_px` a glyph height."""
 
     sharpness: float
@@ -51,7 +49,7 @@ class Quality(_Wire):
     text_height_px: float | None
 
 
-class Geometry(_Wire):
+class Geometry(WireModel):
     """How the image was turned. `transform` is 3x3 row-major, displayed pixels -> upright pixels."""
 
     rotation_deg: int
@@ -59,7 +57,7 @@ class Geometry(_Wire):
     transform: Annotated[list[float], Field(min_length=9, max_length=9)]
 
 
-class Word(_Wire):
+class Word(WireModel):
     """One word and who read it; `confidence` is 0..1."""
 
     text: str
@@ -69,7 +67,7 @@ class Word(_Wire):
     reader: str
 
 
-class Line(_Wire):
+class Line(WireModel):
     """One line of words."""
 
     bbox: Box
@@ -79,7 +77,7 @@ class Line(_Wire):
     words: list[Word]
 
 
-class Block(_Wire):
+class Block(WireModel):
     """Lines that belong together."""
 
     id: str
@@ -89,7 +87,7 @@ class Block(_Wire):
     lines: list[Line]
 
 
-class TableCell(_Wire):
+class TableCell(WireModel):
     """One cell; rows and columns count from zero."""
 
     row: int
@@ -100,7 +98,7 @@ class TableCell(_Wire):
     text: str
 
 
-class Table(_Wire):
+class Table(WireModel):
     """A grid of cells."""
 
     bbox: Box
@@ -109,7 +107,7 @@ class Table(_Wire):
     cells: list[TableCell]
 
 
-class Code(_Wire):
+class Code(WireModel):
     """A QR or bar code."""
 
     kind: str
@@ -117,14 +115,14 @@ class Code(_Wire):
     bbox: Box
 
 
-class Colour(_Wire):
+class Colour(WireModel):
     """One palette colour and its share of the pixels."""
 
     rgb: Annotated[str, Field(pattern=r"^#[0-9a-f]{6}$")]
     share: Unit
 
 
-class Visual(_Wire):
+class Visual(WireModel):
     """What the image looks like: 64-bit perceptual hash in hex, palette, share of edge pixels."""
 
     phash: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
@@ -132,7 +130,7 @@ class Visual(_Wire):
     edge_density: Unit
 
 
-class Element(_Wire):
+class Element(WireModel):
     """Something the VLM sees."""
 
     kind: str
@@ -140,7 +138,7 @@ class Element(_Wire):
     bbox: Box | None
 
 
-class Vlm(_Wire):
+class Vlm(WireModel):
     """The VLM's description; `unsupported_text` are words it claims that no reader saw."""
 
     model: str
@@ -149,14 +147,14 @@ class Vlm(_Wire):
     unsupported_text: list[str]
 
 
-class Amount(_Wire):
+class Amount(WireModel):
     """A sum of money; `value` is a decimal string."""
 
     value: str
     currency: str | None
 
 
-class Fields(_Wire):
+class Fields(WireModel):
     """What profile `slip` finds; null where it was not found."""
 
     amount: Amount | None
@@ -168,7 +166,7 @@ class Fields(_Wire):
     qr: str | None
 
 
-class StageReport(_Wire):
+class StageReport(WireModel):
     """How one stage went."""
 
     name: StageName
@@ -178,7 +176,7 @@ class StageReport(_Wire):
     reason: str | None
 
 
-class Result(_Wire):
+class Result(WireModel):
     """Everything read from one image."""
 
     image: ImageInfo

@@ -2,11 +2,12 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, JsonValue, WithJsonSchema, model_validator
 
 from arachne.schemas.options import Options
 from arachne.schemas.text import Text, is_storable
 from arachne.schemas.webhook import EventFilters
+from arachne.schemas.wire import WireModel
 
 MAX_NAME = 255
 Name = Annotated[Text, Field(max_length=MAX_NAME)]
@@ -22,11 +23,7 @@ def _storable_options(options: Options) -> Options:
     return options
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ImageInput(_Wire):
+class ImageInput(WireModel):
     """One image in JSON: exactly one of `url` and `base64`. A URL that can't be one is that image's fault alone."""
 
     url: Annotated[str, WithJsonSchema({"type": "string", "format": "uri", "maxLength": 2048})] | None = None
@@ -40,22 +37,22 @@ class ImageInput(_Wire):
         return self
 
 
-class WebhookInput(_Wire):
+class WebhookInput(WireModel):
     """Where this job's own events go; `events` None means the default ones."""
 
     url: Annotated[Text, Field(min_length=1, max_length=4096)]
     events: EventFilters | None = None
 
 
-class SubmissionTerms(_Wire):
+class SubmissionTerms(WireModel):
     """How the images are to be read, and what goes with the job."""
 
     options: Annotated[Options, AfterValidator(_storable_options)] = Options()
     webhook: WebhookInput | None = None
-    metadata: Metadata = {}
+    metadata: Metadata = Field(default={})
 
 
-class _RawTerms(_Wire):
+class _RawTerms(WireModel):
     """The terms not yet looked at: whether the images are images comes first in the order of refusal."""
 
     options: JsonValue = Field(default_factory=dict)
@@ -71,10 +68,10 @@ class _RawTerms(_Wire):
 RetryKind = Literal["failed", "cancelled", "degraded"]
 
 
-class RetryRequest(_Wire):
+class RetryRequest(WireModel):
     """Which images of a job are to be tried again."""
 
-    include: Annotated[list[RetryKind], Field(min_length=1, max_length=10)] = ["failed", "cancelled"]
+    include: Annotated[list[RetryKind], Field(min_length=1, max_length=10)] = Field(default=["failed", "cancelled"])
 
 
 class RawSingle(_RawTerms):

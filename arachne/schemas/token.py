@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
+from arachne.schemas.wire import WireModel
 
 # What a token may grant: `admin` is given by operators alone, so that no token can make more of itself.
 GrantableScope = Literal["vision:read", "vision:write", "webhooks:manage", "usage:read"]
@@ -19,11 +19,7 @@ SCOPE_MEANINGS: Mapping[Scope, str] = {
 }
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TokenAnswer(_Wire):
+class TokenAnswer(WireModel):
     """An access token and how long it lives, seconds. Source: RFC 6749 §5.1."""
 
     access_token: str
@@ -32,20 +28,20 @@ class TokenAnswer(_Wire):
     scope: str
 
 
-class TokenFault(_Wire):
+class TokenFault(WireModel):
     """Why no token was given. Source: RFC 6749 §5.2."""
 
     error: str
     error_description: str
 
 
-class KeySetView(_Wire):
+class KeySetView(WireModel):
     """The keys tokens verify with. Source: RFC 7517."""
 
     keys: list[dict[str, str]]
 
 
-class ServerMetadata(_Wire):
+class ServerMetadata(WireModel):
     """Where this authorization server's parts are. Source: RFC 8414."""
 
     issuer: str

@@ -3,19 +3,16 @@
 from datetime import date
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from arachne.schemas.money import Due, Money
+from arachne.schemas.wire import WireModel
 
 Grouping = Literal["day", "model"]
 Kind = Literal["described", "read", "degraded", "cached"]
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Usage(_Wire):
+class Usage(WireModel):
     """Sums of the ledger; `amount_due` is a decimal string with six decimals in the report's currency."""
 
     images: int
@@ -41,10 +38,10 @@ class AccountUsage(UsageGroup):
     currency: str
 
 
-class UsageReport(_Wire):
+class UsageReport(WireModel):
     """What an account used from the first moment of `from` to before the first moment of `to` (UTC)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
     start: Annotated[date, Field(alias="from")]
     end: Annotated[date, Field(alias="to")]
@@ -54,7 +51,7 @@ class UsageReport(_Wire):
     data: list[UsageGroup]
 
 
-class StatementLine(_Wire):
+class StatementLine(WireModel):
     """Images of one kind at one price: `amount` is `images` times `unit_price` and `entries` times `vlm_price`.
 
     `kind` is whether they were described by a model, only read, degraded, or answered from the cache. Each frame of an
@@ -70,7 +67,7 @@ class StatementLine(_Wire):
     amount: Money
 
 
-class Statement(_Wire):
+class Statement(WireModel):
     """A month (UTC) of an account. `subtotal` is the sum of the lines to the last decimal.
 
     `amount_due` is the subtotal in whole coins of the currency, rounded this once, halves to the even coin. While

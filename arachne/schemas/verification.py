@@ -2,14 +2,12 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from arachne.schemas.wire import WireModel
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class VerifyRequest(_Wire):
+class VerifyRequest(WireModel):
     """What was received; `body` is the raw body as text."""
 
     secret: Annotated[str, Field(max_length=500)]
@@ -17,7 +15,7 @@ class VerifyRequest(_Wire):
     body: Annotated[str, Field(max_length=1_000_000)]
 
 
-class VerdictView(_Wire):
+class VerdictView(WireModel):
     """The verdict; `signed_sha256` is the digest of the bytes the signature was checked over."""
 
     valid: bool

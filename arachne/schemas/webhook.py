@@ -3,10 +3,11 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, StrictBool, StrictInt, model_validator
+from pydantic import Field, PlainSerializer, StrictBool, StrictInt, model_validator
 
 from arachne.schemas.instants import Instant
 from arachne.schemas.job import rfc3339
+from arachne.schemas.wire import WireModel
 
 DeliveryStatus = Literal["pending", "succeeded", "failed", "cancelled"]
 Cause = Literal["event", "test", "redelivery", "recovery"]
@@ -16,11 +17,7 @@ EventFilters = Annotated[list[str], Field(min_length=1, max_length=50)]
 Description = Annotated[str, Field(max_length=500)]
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class EndpointRequest(_Wire):
+class EndpointRequest(WireModel):
     """A new endpoint; `events` None means the default ones."""
 
     url: str
@@ -29,7 +26,7 @@ class EndpointRequest(_Wire):
     enabled: StrictBool = True
 
 
-class EndpointChange(_Wire):
+class EndpointChange(WireModel):
     """Changes of an endpoint: members that are absent stay as they are; `events` None means the default ones."""
 
     url: str | None = None
@@ -38,13 +35,13 @@ class EndpointChange(_Wire):
     enabled: StrictBool | None = None
 
 
-class RotateRequest(_Wire):
+class RotateRequest(WireModel):
     """For how long the old secret goes on signing beside the new one, seconds."""
 
     grace_seconds: Annotated[StrictInt, Field(ge=0, le=30 * 86_400)] = 86_400
 
 
-class RecoverRequest(_Wire):
+class RecoverRequest(WireModel):
     """Which events an endpoint missed: from `since`, else since it was made, to before `until`, else to now."""
 
     since: Instant | None = None
@@ -58,7 +55,7 @@ class RecoverRequest(_Wire):
         return self
 
 
-class MissedView(_Wire):
+class MissedView(WireModel):
     """An event an endpoint missed; `status` is what became of its delivery, null where there was none."""
 
     message_id: str
@@ -67,7 +64,7 @@ class MissedView(_Wire):
     status: DeliveryStatus | None
 
 
-class RecoveryView(_Wire):
+class RecoveryView(WireModel):
     """The missed events, oldest first: due now, or with `dry_run` only listed. `more`: call again for the rest."""
 
     dry_run: bool
@@ -76,7 +73,7 @@ class RecoveryView(_Wire):
     data: list[MissedView]
 
 
-class EndpointView(_Wire):
+class EndpointView(WireModel):
     """An endpoint as its account sees it."""
 
     endpoint_id: str
@@ -95,14 +92,14 @@ class NewEndpointView(EndpointView):
     secret: str
 
 
-class SecretView(_Wire):
+class SecretView(WireModel):
     """A signing secret, and until when the one before it signs as well."""
 
     secret: str
     old_secret_until: Moment | None
 
 
-class AttemptView(_Wire):
+class AttemptView(WireModel):
     """One request to an endpoint and what came of it. `response` is at most 2 kB, null from a private address.
 
     `cause` is why it was made: the event itself, a test, or that somebody asked to have it again.
@@ -117,7 +114,7 @@ class AttemptView(_Wire):
     response: str | None
 
 
-class DeliveryView(_Wire):
+class DeliveryView(WireModel):
     """One event on its way to one endpoint."""
 
     message_id: str
@@ -139,7 +136,7 @@ class DeliveryDetailView(DeliveryView):
     body: str
 
 
-class EventView(_Wire):
+class EventView(WireModel):
     """An event: the members of its body as they are signed and sent, and its id before them."""
 
     message_id: str
