@@ -115,11 +115,18 @@ def _blotted(key: str, value: object) -> object:
     return blot(value if isinstance(value, str) else repr(value))
 
 
+def _drop_repetition(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """The record without uvicorn's second copy of its text, unfilled and coloured."""
+    event.pop("color_message", None)
+    return event
+
+
 _CONTEXT: list[Processor] = [
     structlog.contextvars.merge_contextvars,
     add_log_level,
     add_logger_name,
     ExtraAdder(),
+    _drop_repetition,
     structlog.processors.TimeStamper(fmt="iso", utc=True, key="timestamp"),
 ]
 

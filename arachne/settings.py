@@ -6,7 +6,6 @@ The README's table is generated from here.
 """
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -16,6 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from arachne.errors import SetupError
 from arachne.original_names import OriginalNames
+from arachne.processors import count_processors
 from arachne.schemas.issuer import TrustedIssuer, require_distinct
 from arachne.schemas.limits import parse_rate
 from arachne.secret_files import SecretFiles
@@ -59,7 +59,9 @@ class Settings(BaseSettings):
         None, description="URL clients reach the API by, one for all machines; http://HOST:PORT when unset"
     )
     trusted_proxies: list[str] = Field([], description="Addresses whose X-Forwarded-For is believed (JSON list)")
-    trusted_hosts: list[str] = Field(["*"], description="Host headers that are answered (JSON list)")
+    trusted_hosts: list[str] = Field(
+        ["*"], description="Host headers that are answered (JSON list); `/healthz` and `/readyz` answer all"
+    )
     trusted_issuers: Annotated[list[TrustedIssuer], AfterValidator(require_distinct)] = Field(
         [], description="Other issuers whose tokens are accepted (JSON list), see docs/tokens.md"
     )
@@ -117,9 +119,7 @@ class Settings(BaseSettings):
     hard_time_limit_s: Seconds = Field(
         120, description="Seconds after which an image's subprocess is killed, or its description given up"
     )
-    cpu_workers: int = Field(
-        default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="Stage subprocesses of a GPU worker"
-    )
+    cpu_workers: int = Field(default_factory=count_processors, ge=1, description="Stage subprocesses of a GPU worker")
     stage_memory_bytes: int = Field(1024 * MIB, ge=256 * MIB, description="Memory of one stage subprocess, bytes")
     stage_images: int = Field(50, ge=1, description="Images after which a stage subprocess is replaced")
     stage_recycle_bytes: int = Field(
@@ -235,7 +235,7 @@ def settings_table() -> str:
     """A Markdown table of every setting, its default and its meaning."""
     rows = ["| setting | default | meaning |", "| --- | --- | --- |"]
     for name, field in Settings.model_fields.items():
-        default = "number of cores" if field.default_factory else _shown(field.default)
+        default = "processors it may use" if field.default_factory else _shown(field.default)
         rows.append(f"| `ARACHNE_{name.upper()}` | {default} | {field.description} |")
     return "\n".join(rows) + "\n"
 

@@ -1,6 +1,7 @@
 """The second reader: RapidOCR's bundled models on pixels only, for what Tesseract reads weakly or misses."""
 
 import logging
+import os
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rapidocr.ch_ppocr_rec import TextRecognizer
     from rapidocr.ch_ppocr_rec.typings import WordInfo
 
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before onnxruntime is loaded: it would tell its maker of every start
 READER = "rapidocr"
 LINE_PX = 40  # a picture no higher is one line
 _MAX_SIDE_PX = 1024  # lines are found as well as at 1280, for two thirds of the time

@@ -63,6 +63,15 @@ def test_records_are_json_with_the_bound_ids(said: Said) -> None:
     assert "request_id" not in later
 
 
+def test_texts_are_not_repeated_for_terminals(said: Said) -> None:
+    """Uvicorn adds its own text once more, with colours and without what it is about."""
+    coloured = {"color_message": "Started server process [\x1b[36m%d\x1b[0m]"}
+    logging.getLogger("uvicorn.error").info("Started server process [%d]", 7, extra=coloured)
+    [record] = said()
+    assert record["event"] == "Started server process [7]"
+    assert not any("\x1b" in str(value) for value in record.values())
+
+
 def test_ids_stay_with_their_thread(said: Said) -> None:
     """What one thread binds is not another's."""
     with ThreadPoolExecutor(1) as threads, logs.bound(job_id="mine"):

@@ -73,15 +73,34 @@ def test_health_checks_ask_where_the_code_listens() -> None:
 
 
 def test_every_service_is_confined() -> None:
-    """Read-only root, no capabilities, bounded in memory, processor, processes and logs."""
+    """Read-only root, no capabilities, bounded in memory, processors, processes and logs.
+
+    Engines start nothing whose limit is above the processors of the machine, so whoever may use more than one has a
+    share of them and no limit.
+    """
     for service in SERVICES.values():
         assert service["read_only"]
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
-        assert set(service["deploy"]["resources"]["limits"]) == {"cpus", "memory", "pids"}
+        limits = dict(service["deploy"]["resources"]["limits"])
+        assert float(limits.pop("cpus", 0)) <= 1
+        assert ("cpus" in service["deploy"]["resources"]["limits"]) != ("cpu_shares" in service)
+        assert set(limits) == {"memory", "pids"}
         assert "max-size" in service["logging"]["options"]
     user = {service["user"] for service in OURS.values()}
     assert user == {re.findall(r"^USER (\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[-1]}
+
+
+def test_any_setting_may_stand_in_a_file() -> None:
+    """But none that moves what this file relies on: where health checks ask, where volumes and secrets are mounted."""
+    for service in OURS.values():
+        assert service["env_file"] == [{"path": ".env", "required": False}]
+        fixed = {name for name, value in service["environment"].items() if "$" not in str(value)}
+        relied_on = ("DATA_DIR", "SECRETS_DIR", "PORT", "METRICS_HOST", "METRICS_PORT", "MAX_TEMPORARY_BYTES")
+        assert {f"ARACHNE_{name}" for name in relied_on} <= fixed
+        assert int(service["environment"]["ARACHNE_PORT"]) == Settings.model_fields["port"].default
+        assert int(service["environment"]["ARACHNE_METRICS_PORT"]) == Settings.model_fields["metrics_port"].default
+    assert {"--host", "0.0.0.0"} <= set(SERVICES["api"]["command"])
 
 
 def test_limits_agree_with_the_code() -> None:

@@ -64,6 +64,7 @@ def test_what_was_not_foreseen_is_a_500_that_tells_nothing(caplog: pytest.LogCap
 
 
 async def test_other_hosts_are_not_answered(start: Start) -> None:
+    """But to the health checks of whoever asks this very process, by the address it has."""
     async with start(trusted_hosts=["arachne.test", "*.example.com"]) as service:
         for host, status in (
             ("arachne.test:80", 200),
@@ -71,9 +72,12 @@ async def test_other_hosts_are_not_answered(start: Start) -> None:
             ("example.com", 400),
             ("evil.test", 400),
         ):
-            response = await service.client.get("/healthz", headers={"Host": host})
+            response = await service.client.get("/openapi.json", headers={"Host": host})
             assert response.status_code == status, host
         assert "x-request-id" in response.headers
+        for route in ("/healthz", "/readyz"):
+            for host in ("127.0.0.1:8000", "[::1]:8000", "10.0.3.7:8000"):
+                assert (await service.client.get(route, headers={"Host": host})).status_code == 200, host
 
 
 async def test_absolute_urls_come_from_the_settings_alone(service: Service) -> None:

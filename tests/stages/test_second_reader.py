@@ -1,5 +1,8 @@
 """The second reader, and the one reading made of what two readers saw."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -179,3 +182,12 @@ def test_fast_never_asks_it(tessdata_dir: Path) -> None:
     assert read_image(picture.read_bytes(), request, second=lost).degraded
     fast = replace(request, options=Options(detail_level="fast"))
     assert not read_image(picture.read_bytes(), fast, second=lost).degraded
+
+
+@pytest.mark.processes
+def test_its_models_tell_their_maker_nothing(tmp_path: Path) -> None:
+    """Who telemetry is on for has an id of its own written at home, to be told with every start."""
+    looks = "import numpy; from arachne.stages import rapid; rapid.look(numpy.zeros((30, 90), numpy.uint8), ())"
+    home = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", looks], env=home, cwd=tmp_path, check=True, timeout=120)
+    assert list(tmp_path.iterdir()) == []
