@@ -5,6 +5,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,11 +41,15 @@ class Chunk:
         told = json.dumps([run_key, self.number, terms, images], sort_keys=True)
         return f"run-{hashlib.sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
-    def make_body(self, terms: Mapping[str, object]) -> dict[str, Any]:
-        """The request's body, as httpx2 takes it; files are read while it is sent."""
+    def make_body(self, terms: Mapping[str, object], opened: ExitStack) -> dict[str, Any]:
+        """The request's body, as httpx2 takes it; files are read while it is sent, and closed by `opened`."""
         if self.by_url:
             return {"json": {"images": [{"url": item.url} for item in self.items], **terms}}
-        files = [("files", (item.sent_name, _open(item), "application/octet-stream")) for item in self.items]
+        streams = [opened.enter_context(_open(item)) for item in self.items]
+        files = [
+            ("files", (item.sent_name, stream, "application/octet-stream"))
+            for item, stream in zip(self.items, streams, strict=True)
+        ]
         return {"files": files, "data": {name: json.dumps(terms[name]) for name in _TERMS if name in terms}}
 
 

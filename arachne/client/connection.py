@@ -1,7 +1,8 @@
 """Requests to the service: signed in, and repeated where that is safe and may help."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from arachne.client.tokens import TokenSource
 from arachne.errors import (
     AccountQueueFull,
     ArachneError,
+    ClientError,
     IdempotencyKeyInUse,
     InvalidToken,
     RateLimited,
@@ -22,6 +24,7 @@ from arachne.errors import (
     Unreachable,
 )
 
+CLOSED = "This client is closed. Make another."
 CONNECT_S, IDLE_S = 15.0, 90.0  # a long poll is silent for up to a minute
 _SAFE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
@@ -32,7 +35,7 @@ Params = Mapping[str, str | int]
 
 @dataclass(frozen=True)
 class Call:
-    """A request. `make_body` gives the body's arguments anew for each try.
+    """A request. `make_body` gives the body's arguments anew for each try, which closes what that puts on its stack.
 
     `repeatable`: doing it twice is as doing it once; without `insist` it is tried once, unless its token has expired.
     """
@@ -42,7 +45,7 @@ class Call:
     params: Params | None = None
     json: object = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    make_body: Callable[[], Mapping[str, Any]] | None = None
+    make_body: Callable[[ExitStack], Mapping[str, Any]] | None = None
     idle_s: float = IDLE_S
     repeatable: bool = False
     insist: bool = True
@@ -73,6 +76,7 @@ class Connection:
         )
         endpoint = settings.token_url or f"{base_url}/api/auth/token"
         self._tokens = TokenSource(settings, endpoint, timeout=timeout, transport=transport)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, call: Call) -> httpx2.Response:
         """The answer, below 300 or 304, read whole.
@@ -96,8 +100,19 @@ class Connection:
         finally:
             await response.aclose()
 
+    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """A task that ends with these connections, should nobody end it before."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; what goes on over them is cancelled."""
+        under_way = list(self._tasks)
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
         await self._tokens.close()
         await self._http.aclose()
 
@@ -105,6 +120,8 @@ class Connection:
         patience, renewed = Patience(self._max_wait_s), False
         while True:
             token = None
+            if self._http.is_closed:
+                raise ClientError(CLOSED)
             try:
                 token = await self._tokens.get()
                 return await self._try(call, token, streamed=streamed)
@@ -119,17 +136,10 @@ class Connection:
                 await patience.wait(fault)
 
     async def _try(self, call: Call, token: str, *, streamed: bool) -> httpx2.Response:
-        body = {"json": call.json} if call.make_body is None and call.json is not None else {}
         try:
-            request = self._http.build_request(
-                call.method,
-                call.path,
-                params=call.params,
-                headers={**call.headers, "Authorization": f"Bearer {token}"},
-                timeout=httpx2.Timeout(call.idle_s, connect=CONNECT_S, pool=None),
-                **(body if call.make_body is None else call.make_body()),
-            )
-            response = await self._http.send(request, stream=True)
+            with ExitStack() as opened:
+                request = self._build(call, token, opened)
+                response = await self._http.send(request, stream=True)
             try:
                 if not streamed or response.status_code >= 300:
                     await response.aread()
@@ -142,6 +152,17 @@ class Connection:
             return response
         await response.aclose()
         raise read_refusal(response)
+
+    def _build(self, call: Call, token: str, opened: ExitStack) -> httpx2.Request:
+        body = {"json": call.json} if call.json is not None else {}
+        return self._http.build_request(
+            call.method,
+            call.path,
+            params=call.params,
+            headers={**call.headers, "Authorization": f"Bearer {token}"},
+            timeout=httpx2.Timeout(call.idle_s, connect=CONNECT_S, pool=None),
+            **(body if call.make_body is None else call.make_body(opened)),
+        )
 
     def _unreachable(self, error: httpx2.HTTPError) -> ArachneError:
         told = str(error) or type(error).__name__

@@ -1,12 +1,15 @@
 """An event loop in a thread of its own, for programs that have none."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack
-from threading import Lock
+from threading import Event, Lock
 from typing import TypeVar, cast
 
+from anyio import CancelScope
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from arachne.client.connection import CLOSED
 from arachne.errors import ClientError
 
 T = TypeVar("T")
@@ -23,17 +26,19 @@ class Portal:
         self._starting = Lock()
 
     def run(self, function: Callable[[], Awaitable[T]]) -> T:
-        """What the coroutine gives; where the caller is interrupted, the coroutine is cancelled."""
+        """What the coroutine gives; where the caller is interrupted, it is cancelled and has ended."""
         if self._closed:
-            raise ClientError("This client is closed. Make another.")
+            raise ClientError(CLOSED)
         with self._starting:
             if self._running is None:
                 self._running = self._stack.enter_context(start_blocking_portal("asyncio", name="arachne-client"))
-        future = self._running.start_task_soon(function)
+        ended = Event()
+        future = self._running.start_task_soon(_attend, function, ended)
         try:
             return future.result()
         except BaseException:
-            future.cancel()
+            if future.cancel():
+                ended.wait()
             raise
 
     def iterate(self, stream: AsyncIterator[T]) -> Iterator[T]:
@@ -56,6 +61,21 @@ class Portal:
         finally:
             self._closed = True
             self._stack.close()
+
+
+async def _attend(function: Callable[[], Awaitable[T]], ended: Event) -> T:
+    """Its task is cancelled once, as asyncio does it; a portal cancels whatever cleans up as well."""
+    task = asyncio.ensure_future(function())
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        with CancelScope(shield=True):
+            await asyncio.wait({task})
+        raise
+    finally:
+        ended.set()
+    return task.result()
 
 
 async def _next(stream: AsyncIterator[T]) -> T | object:

@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from arachne.client.chunks import Chunk, plan_chunks
-from arachne.client.connection import Connection
+from arachne.client.connection import CLOSED, Connection
 from arachne.client.gathering import gather
 from arachne.client.results import Extracted, Progress, ProgressListener, Submission, make_extracted, make_failed
 from arachne.client.sending import Sender
 from arachne.client.sources import Item
 from arachne.client.terms import Terms, write_terms
 from arachne.client.watching import Watcher
-from arachne.errors import Gone, NotFound
+from arachne.errors import ClientError, Gone, NotFound
 
 _JOBS_AT_ONCE = 16
 _RESULTS_AHEAD = 100  # of whoever takes them
@@ -77,7 +77,7 @@ class Run:
             ArachneError: the call can't be done.
         """
         self._tell()
-        task = asyncio.create_task(self._work())
+        task = self._connection.start(self._work())
         try:
             while (one := await self._ready.get()) is not None:
                 if isinstance(one, BaseException):
@@ -102,10 +102,10 @@ class Run:
 
     async def _work(self) -> None:
         fault: BaseException | None = None
-        for item in self._items:
-            if item.error is not None:
-                await self._ready.put(make_failed(item, item.error))
         try:
+            for item in self._items:
+                if item.error is not None:
+                    await self._ready.put(make_failed(item, item.error))
             async with asyncio.TaskGroup() as group:
                 for chunk in self._chunks:
                     await self._jobs.acquire()
@@ -113,7 +113,16 @@ class Run:
                     task.add_done_callback(lambda _: self._jobs.release())
         except BaseExceptionGroup as failed:
             fault = unwrap(failed)
+        except asyncio.CancelledError:
+            self._give_up()
+            raise
         await self._ready.put(fault)
+
+    def _give_up(self) -> None:
+        """Whoever still takes results is told that the client was closed."""
+        while not self._ready.empty():
+            self._ready.get_nowait()
+        self._ready.put_nowait(ClientError(CLOSED))
 
     async def _serve(self, chunk: Chunk) -> None:
         async with aclosing(self._sender.send(chunk)) as outcomes:

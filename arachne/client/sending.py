@@ -71,7 +71,7 @@ class Sender:
             "POST",
             PATH,
             headers={"Idempotency-Key": key},
-            make_body=lambda: chunk.make_body(self.terms),
+            make_body=lambda opened: chunk.make_body(self.terms, opened),
             repeatable=True,
         )
         response = await self.connection.send(call)

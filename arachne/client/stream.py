@@ -47,7 +47,7 @@ class EventReader:
         self.images: set[int] = set()
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._read_on())
+        self._task = self._connection.start(self._read_on())
         return self
 
     async def __aexit__(

@@ -86,18 +86,3 @@ async def test_two_clients_with_one_key_share_their_jobs(new_client: NewClient, 
     assert [image.job_id for image in first] == [image.job_id for image in second]
     assert texts(first) == texts(second)
     assert await live.count("usage_entry") == 4
-
-
-async def test_nothing_is_left_of_a_call_that_is_cancelled(new_client: NewClient) -> None:
-    """No task goes on."""
-    before = asyncio.all_tasks()
-    client = new_client()
-    call = asyncio.create_task(client.extract(pictures(2)))
-    await asyncio.sleep(0)
-    call.cancel()
-    await asyncio.gather(call, return_exceptions=True)
-    await client.close()
-    left = {
-        task for task in asyncio.all_tasks() - before if "Wire" not in repr(task) and "arachne/client" in repr(task)
-    }
-    assert left == set()

@@ -2,7 +2,9 @@
 
 import asyncio
 import inspect
+import signal
 import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from types import FunctionType
@@ -54,6 +56,39 @@ def test_an_iterator_that_is_left_early_is_closed() -> None:
         assert arachne.call("GET", "/x")["ok"]
 
 
+def test_an_iterator_that_is_interrupted_is_closed_and_says_that_it_was() -> None:
+    """By Ctrl-C while it waits: what it waited for has ended before it is closed, however long that takes."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    former = signal.signal(signal.SIGUSR1, interrupt)
+    main, portal, ended = threading.main_thread().ident, Portal(), []
+    assert main is not None
+
+    async def wait() -> AsyncIterator[int]:
+        asyncio.get_running_loop().call_later(0.1, signal.pthread_kill, main, signal.SIGUSR1)
+        try:
+            await asyncio.Event().wait()
+            yield 1
+        finally:
+            for _ in range(50):
+                await asyncio.sleep(0)
+            ended.append(True)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(portal.iterate(wait()))
+        assert ended == [True]
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+        portal.close(nothing)
+
+
+async def nothing() -> None:
+    """Do nothing."""
+
+
 def test_threads_that_call_first_at_once_share_a_loop() -> None:
     """However many there are."""
     portal, start = Portal(), Barrier(8)
@@ -67,8 +102,4 @@ def test_threads_that_call_first_at_once_share_a_loop() -> None:
 
     with ThreadPoolExecutor(8) as threads:
         assert len(set(threads.map(call, range(8)))) == 1
-
-    async def nothing() -> None:
-        return None
-
     portal.close(nothing)
