@@ -7,14 +7,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar, Self
-from urllib.parse import urlsplit
 
 import httpx2
 
 from arachne.cli.output import say
 from arachne.client.refusals import read_mapping
+from arachne.client.settings import is_http_url
 from arachne.errors import SetupError
-from arachne.signatures.verification import Verification, verify
+from arachne.signatures.verification import verify_with_any
 from arachne.strict_json import parse
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -29,9 +29,8 @@ def check_forwarding(url: str) -> None:
     Raises:
         SetupError: they can't.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise SetupError(f"--forward-to is {url!r}, no http:// or https:// URL.")
+    if not is_http_url(url):
+        raise SetupError(f"--forward-to is {url!r}, no http:// or https:// URL. Write it whole: http://127.0.0.1:3000/")
 
 
 def await_signal() -> None:
@@ -91,9 +90,9 @@ class Listener:
 
     def take(self, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         """Status and body of the answer to a request, which is printed if it is genuine."""
-        verdicts = [verify(secret, headers, body) for secret in self._secrets]
-        if not any(one.valid for one in verdicts):
-            told = _worst(verdicts)
+        told = verify_with_any(self._secrets, headers, body)
+        assert told is not None
+        if not told.valid:
             say(f"refused {_printable(headers.get('webhook-id', 'a request'))}: {told.reason}: {told.detail}")
             return 400, f"{told.reason}\n".encode()
         self._print(headers["webhook-id"], body)
@@ -134,11 +133,6 @@ def _line(message_id: str, event: object, *, as_json: bool) -> str:
 def _printable(text: str) -> str:
     """The text without what would move a terminal's cursor."""
     return "".join(one if one.isprintable() else " " for one in text)
-
-
-def _worst(verdicts: Sequence[Verification]) -> Verification:
-    """The verdict that tells most: another than that the secret is not this one, if there is any."""
-    return next((one for one in verdicts if one.reason != "wrong_signature"), verdicts[0])
 
 
 class _Server(ThreadingHTTPServer):

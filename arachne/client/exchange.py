@@ -4,10 +4,10 @@ import json as text
 from collections.abc import AsyncGenerator
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from arachne.client.connection import Call, Connection, Params
-from arachne.client.refusals import read_model, read_object
+from arachne.client.refusals import read_json, read_model, read_object
 from arachne.errors import UnexpectedAnswer
 
 M = TypeVar("M", bound=BaseModel)
@@ -74,7 +74,4 @@ class Exchange:
             ArachneError: as `call`.
         """
         async for row in self.every(path, params):
-            try:
-                yield model.model_validate_json(text.dumps(row), extra="ignore")
-            except ValidationError as error:
-                raise UnexpectedAnswer(f"{path} answered in a form this client doesn't read: {error}") from None
+            yield read_json(model, text.dumps(row), path)

@@ -94,12 +94,21 @@ def read_model(model: type[M], response: httpx2.Response) -> M:
     Raises:
         UnexpectedAnswer: it is none of that form.
     """
+    return read_json(model, response.content, str(response.url))
+
+
+def read_json(model: type[M], text: bytes | str, source: str) -> M:
+    """What `source` answered, as `read_model`.
+
+    Raises:
+        UnexpectedAnswer: it is none of that form.
+    """
     try:
-        return model.model_validate_json(response.content, extra="ignore")
+        return model.model_validate_json(text, extra="ignore")
     except ValidationError as error:
         first = error.errors()[0]
         raise UnexpectedAnswer(
-            f"{response.url} answered in a form this client doesn't read: "
+            f"{source} answered in a form this client doesn't read: "
             f"{'.'.join(map(str, first['loc']))}: {first['msg']}. Check ARACHNE_URL, or update arachne-vision."
         ) from None
 

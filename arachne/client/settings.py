@@ -3,6 +3,7 @@
 import re
 from urllib.parse import urlsplit
 
+import httpx2
 from pydantic import SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -78,10 +79,15 @@ class ClientSettings(BaseSettings):
         Raises:
             SetupError: it is none.
         """
-        try:
-            parts = urlsplit(self.url)
-            usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            usable = False
-        if not usable:
+        if not is_http_url(self.url):
             raise SetupError(f"ARACHNE_URL is {self.url!r}, no http:// or https:// URL. Set it to the service's.")
+
+
+def is_http_url(text: str) -> bool:
+    """Whether requests can be sent there."""
+    try:
+        httpx2.URL(text)
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except (ValueError, httpx2.InvalidURL):
+        return False

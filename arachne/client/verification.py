@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from arachne.client.refusals import read_mapping
-from arachne.errors import SetupError, SignatureRejected
-from arachne.signatures.verification import TOLERANCE_S, verify
+from arachne.errors import SetupError, SignatureRejected, UnexpectedAnswer
+from arachne.signatures.verification import TOLERANCE_S, verify_with_any
 from arachne.strict_json import parse
 
 
@@ -22,16 +21,26 @@ def verify_webhook(
 
     Raises:
         SignatureRejected: it is not by any of them, or is too old; says why.
-        SetupError: there is no secret, or one is none.
+        SetupError: there is no secret, or none is right and one can be none.
+        UnexpectedAnswer: what is signed is no event.
     """
     raw = body.encode() if isinstance(body, str) else body
-    verdict = None
-    for one in [secret] if isinstance(secret, str) else secret:
-        verdict = verify(one, headers, raw, now_s=now_s, tolerance_s=tolerance_s)
-        if verdict.reason == "bad_secret":
-            raise SetupError(verdict.detail or "")
-        if verdict.valid:
-            return dict(read_mapping(parse(raw)))
+    secrets = [secret] if isinstance(secret, str) else secret
+    verdict = verify_with_any(secrets, headers, raw, now_s=now_s, tolerance_s=tolerance_s)
     if verdict is None:
         raise SetupError("There is no secret to verify with. Set ARACHNE_WEBHOOK_SECRET.")
-    raise SignatureRejected(verdict.detail or "", reason=verdict.reason or "wrong_signature")
+    if verdict.reason == "bad_secret":
+        raise SetupError(verdict.detail or "")
+    if verdict.reason is not None:
+        raise SignatureRejected(verdict.detail or "", reason=verdict.reason)
+    return _read_event(raw)
+
+
+def _read_event(body: bytes) -> dict[str, object]:
+    try:
+        event = parse(body)
+    except ValueError:
+        event = None
+    if not isinstance(event, dict):
+        raise UnexpectedAnswer("What is rightly signed is no JSON object. See that only the service has the secret.")
+    return event

@@ -137,7 +137,7 @@ class Watcher:
                 failed += 1
                 if failed == _MAX_FAILED_POLLS:
                     self.way = Way.POLL
-                await asyncio.sleep(fault.retry_after_s or 0)
+                await asyncio.sleep(min(fault.retry_after_s or 0.0, _MAX_POLL_S))
                 continue
             failed = 0
             if sight is not None:

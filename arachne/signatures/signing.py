@@ -38,7 +38,7 @@ def decode_secret(secret: str) -> bytes:
 
 def signed_bytes(message_id: str, timestamp: int | str, body: bytes) -> bytes:
     """What a signature is computed over."""
-    return f"{message_id}.{timestamp}.".encode() + body
+    return f"{message_id}.{timestamp}.".encode("utf-8", "surrogatepass") + body
 
 
 def sign(secret: str, message_id: str, timestamp: int, body: bytes) -> str:

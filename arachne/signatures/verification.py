@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,6 +54,26 @@ def verify(
     if reason is None:
         reason, detail = _check_age(timestamp, time.time() if now_s is None else now_s, tolerance_s)
     return Verification(reason is None, reason, detail, digest)
+
+
+def verify_with_any(
+    secrets: Iterable[str],
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    now_s: float | None = None,
+    tolerance_s: int = TOLERANCE_S,
+) -> Verification | None:
+    """The verdict that tells most, such as that one secret is the right one; None without secrets."""
+    verdicts = (verify(secret, headers, body, now_s=now_s, tolerance_s=tolerance_s) for secret in secrets)
+    return min(verdicts, key=_rank, default=None)
+
+
+def _rank(verdict: Verification) -> int:
+    """Lower where the verdict tells more: all is right, the secret is right, it is none, it is another."""
+    if verdict.valid:
+        return 0
+    return {"bad_secret": 2, "wrong_signature": 3}.get(verdict.reason or "", 1)
 
 
 def _check_age(timestamp: str, now_s: float, tolerance_s: int) -> tuple[Reason | None, str | None]:

@@ -195,8 +195,9 @@ def test_listening_where_it_can_not(run: Run, monkeypatch: pytest.MonkeyPatch) -
     with Listener(0) as first:
         code, out, err = run("webhooks", "listen", "--port", first.url.split(":")[2].rstrip("/"))
         assert (code, out, "--port" in err) == (3, "", True)
-    code, _, err = run("webhooks", "listen", "--port", "0", "--forward-to", "localhost:3000")
-    assert (code, "--forward-to" in err) == (3, True)
+    for url in ("localhost:3000", "http://[", "http://127.0.0.1:99999/"):
+        code, _, err = run("webhooks", "listen", "--port", "0", "--forward-to", url)
+        assert (code, "--forward-to" in err) == (3, True)
 
 
 def test_an_endpoint_is_changed_rotated_and_removed(run: Run, service: respx.Router) -> None:

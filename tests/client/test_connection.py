@@ -13,9 +13,12 @@ from arachne.client import (
     UnexpectedAnswer,
     Unreachable,
     verify_webhook,
+    watching,
 )
 from arachne.client.connection import Call
 from arachne.errors import InvalidToken, NotFound, RateLimited, RequestError, SetupError, Unavailable
+from arachne.signatures.signing import sign
+from tests.client.answers import make_job
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 # Source: the test vector of the Standard Webhooks specification.
@@ -157,6 +160,20 @@ async def test_a_wait_that_would_be_too_long_ends_with_its_reason() -> None:
     assert len(played.sent) == 1
 
 
+async def test_a_wait_asks_again_soon_whatever_something_on_the_way_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long poll that is refused for a day is given up for polls."""
+    monkeypatch.setattr(watching, "_MAX_POLL_S", 0.01)
+    busy = problem(503, "unavailable", **{"Retry-After": "86400"})
+    waiting, done, again = (
+        httpx2.Response(200, json=make_job("job_1", ["a.png"], finished=finished)) for finished in (False, True, True)
+    )
+    played = Played(waiting, busy, busy, done, again)
+    async with played.client() as arachne:
+        arachne._watcher.way = watching.Way.LONG_POLL
+        assert (await arachne.wait("job_1", timeout_s=60)).finished
+        assert arachne._watcher.way is watching.Way.POLL
+
+
 @pytest.mark.parametrize(
     ("answer", "kind", "code"),
     [
@@ -202,6 +219,46 @@ async def test_a_token_that_can_be_none_is_not_sent(token: str) -> None:
     async with played.client() as arachne:
         with pytest.raises(UnexpectedAnswer):
             await arachne.call("GET", "/x")
+
+
+def test_of_several_secrets_the_right_one_says_what_is_wrong() -> None:
+    """Wherever it stands; one that can be none is told only where none is right."""
+    for secrets in ([SECRET, "whsec_AAAA"], ["whsec_AAAA", "whsec_!", SECRET]):
+        with pytest.raises(SignatureRejected) as caught:
+            verify_webhook(secrets, HEADERS, BODY, now_s=1614266000)
+        assert caught.value.reason == "timestamp_too_old"
+        assert verify_webhook(secrets, HEADERS, BODY, now_s=1614265330)
+    for none in ([], ["whsec_AAAA", "whsec_!"]):
+        with pytest.raises(SetupError):
+            verify_webhook(none, HEADERS, BODY, now_s=1614265330)
+
+
+@pytest.mark.parametrize("body", [b"not JSON", b"[]", b"[" * 100_000])
+def test_what_is_signed_and_no_event_is_unexpected(body: bytes) -> None:
+    headers = HEADERS | {"webhook-signature": sign(SECRET, HEADERS["webhook-id"], 1614265330, body)}
+    with pytest.raises(UnexpectedAnswer, match="secret"):
+        verify_webhook(SECRET, headers, body, now_s=1614265330)
+
+
+def test_headers_that_are_no_text_are_refused() -> None:
+    """As servers hand them over whose bytes are no UTF-8."""
+    with pytest.raises(SignatureRejected):
+        verify_webhook(SECRET, HEADERS | {"webhook-id": "\udcff"}, BODY)
+
+
+@pytest.mark.parametrize("url", ["http://[v1.x]/", "http://x\x01y", "http://[", "http://x:99999", "ftp://x", "x"])
+def test_an_address_that_can_be_none_is_refused(url: str) -> None:
+    """Before anything is sent, with the variable that names it."""
+    with pytest.raises(SetupError, match="ARACHNE_URL"):
+        AsyncClient(url, token="t")
+
+
+async def test_a_member_of_a_list_in_another_form_is_told_in_a_line() -> None:
+    played = Played(httpx2.Response(200, json={"data": [{"job_id": 1}], "next_cursor": None}))
+    async with played.client() as arachne:
+        with pytest.raises(UnexpectedAnswer, match="update arachne-vision") as caught:
+            await anext(arachne.jobs())
+    assert "\n" not in caught.value.message
 
 
 @pytest.mark.parametrize("token", ["secret token", "ก-token", "a\x00b"])
