@@ -20,6 +20,10 @@ if ! found=$(find_python) || [ -z "$found" ]; then
         "or name it in ARACHNE_PYTHON." >&2
     exit 3
 fi
-"$found" -I "$root/scripts/setup.py" || exit $?
+case ${0##*/} in
+    run) without=--no-dev ;; # showing the service takes half the packages
+    *) without= ;;
+esac
+"$found" -I "$root/scripts/setup.py" $without || exit $?
 # shellcheck disable=SC2034  # for the script that sources this
 python=$root/.venv/bin/python

@@ -1,7 +1,7 @@
-"""Makes the checkout's `.venv` with what requirements.lock pins; does nothing where that is done.
+"""Makes the checkout's `.venv` with what the locks pin; does nothing where that is done.
 
-Runs under any bare Python >= 3.11, so it uses the standard library only. Several may run at once: one works, the
-others wait for it.
+`--no-dev` leaves out what only tests and checks need, which is half of it; what is there stays. Runs under any bare
+Python >= 3.11, so it uses the standard library only. Several may run at once: one works, the others wait for it.
 """
 
 import fcntl
@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".arachne-setup"
-INPUTS = ("requirements.lock", "pyproject.toml")
+RUNNING = ("requirements.lock",)
+ALL = (*RUNNING, "requirements-dev.lock")
 SETUP_STATUS = 3
 APT_HINT = "sudo apt-get install python3-venv"
 
@@ -28,6 +29,7 @@ class SetupError(Exception):
 
 def main() -> int:
     """Exit status: 0, or 3 with one sentence on stderr."""
+    locks = RUNNING if "--no-dev" in sys.argv[1:] else ALL
     folder = os.open(ROOT, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -35,8 +37,8 @@ def main() -> int:
         say("Another set-up of this checkout is running; waiting for it.")
         fcntl.flock(folder, fcntl.LOCK_EX)
     try:
-        if not is_done():
-            set_up()
+        if not is_done(locks):
+            set_up(locks)
     except (SetupError, OSError) as error:
         say(str(error))
         return SETUP_STATUS
@@ -45,18 +47,18 @@ def main() -> int:
     return 0
 
 
-def is_done() -> bool:
-    """Whether `.venv` was made here from these very inputs and still has a Python that starts."""
+def is_done(locks: tuple[str, ...]) -> bool:
+    """Whether `.venv` was made here from these very locks, or all, and still has a Python that starts."""
     try:
-        return STAMP.read_text() == fingerprint() and starts(PYTHON)
+        return STAMP.read_text() in {fingerprint(locks), fingerprint(ALL)} and starts(PYTHON)
     except OSError:
         return False
 
 
-def fingerprint() -> str:
+def fingerprint(locks: tuple[str, ...]) -> str:
     """Changes when the environment must be made anew or brought up to date."""
     digest = hashlib.sha256(str(ROOT).encode())
-    for name in INPUTS:
+    for name in (*locks, "pyproject.toml"):
         digest.update((ROOT / name).read_bytes())
     return digest.hexdigest()
 
@@ -71,17 +73,17 @@ def starts(python: Path) -> bool:
     return done.stdout.strip() == str(VENV)
 
 
-def set_up() -> None:
-    """`.venv` holds the locked packages and this project, editable."""
+def set_up(locks: tuple[str, ...]) -> None:
+    """`.venv` holds the packages of these locks and this project, editable."""
     say("Setting up .venv with the pinned packages; the first time takes a minute or two.")
     STAMP.unlink(missing_ok=True)
     if not starts(PYTHON):
         shutil.rmtree(VENV, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", VENV], check=True)
     installer = find_installer()
-    install(installer, ["--require-hashes", "-r", str(ROOT / "requirements.lock")])
+    install(installer, ["--require-hashes", *(f"--requirement={ROOT / lock}" for lock in locks)])
     install(installer, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
-    STAMP.write_text(fingerprint())
+    STAMP.write_text(fingerprint(locks))
 
 
 def find_installer() -> list[str]:

@@ -89,19 +89,30 @@ def test_sdist_is_enough_to_build_from(tmp_path: Path) -> None:
     assert {name.split("/")[0] for name in names}.isdisjoint({"http", "actors", "schemas", "tests"})
 
 
-def test_lock_pins_everything_with_hashes() -> None:
-    """Every requirement is in the lock, each of its entries has one version and at least one hash."""
-    entries = re.split(r"\n(?=\S)", (ROOT / "requirements.lock").read_text().strip())
-    pinned = set()
-    for entry in entries:
+def pinned(lock: str) -> set[str]:
+    """The packages a lock names, each of whose entries has one version and at least one hash."""
+    names = set()
+    for entry in re.split(r"\n(?=\S)", (ROOT / lock).read_text().strip()):
         match = re.match(r"([a-z0-9-]+)==\S+", entry)
         assert match, entry[:80]
         assert "--hash=sha256:" in entry, match[0]
-        pinned.add(match[1])
-    project = pyproject()["project"]
+        names.add(match[1])
+    return names
+
+
+def named(requirements: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(line).name) for line in requirements}
+
+
+def test_locks_pin_everything_with_hashes() -> None:
+    """What runs and builds the package is in one lock, and only what tests and checks need besides in the other."""
+    project, groups = pyproject()["project"], pyproject()["dependency-groups"]
     wanted = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
-    wanted += pyproject()["dependency-groups"]["dev"] + pyproject()["build-system"]["requires"]
-    assert {canonicalize_name(Requirement(line).name) for line in wanted} <= pinned
+    wanted += groups["build"] + pyproject()["build-system"]["requires"]
+    running, development = pinned("requirements.lock"), pinned("requirements-dev.lock")
+    assert named(wanted) <= running
+    assert named(groups["dev"]) <= running | development
+    assert running.isdisjoint(development | {"mypy", "playwright", "pytest", "ruff"})
 
 
 def test_image_is_built_of_files_the_lock_has_hashes_of() -> None:

@@ -1,0 +1,58 @@
+"""`scripts/setup.py`: which packages `scripts/run` and the others ask for, and when nothing is to be done."""
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPTS = Path(__file__).parent.parent.parent / "scripts"
+
+
+@pytest.mark.parametrize(("script", "options"), [("run", "['--no-dev']"), ("test", "[]")])
+def test_showing_the_service_takes_no_tools_of_development(tmp_path: Path, script: str, options: str) -> None:
+    """`scripts/run` asks for what runs the service alone, `scripts/test` for all."""
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    for name in (script, "python.sh"):
+        shutil.copy(SCRIPTS / name, folder)
+    (folder / "setup.py").write_text("import sys; print(sys.argv[1:]); sys.exit(3)")
+    done = subprocess.run([folder / script], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == (options, 3)
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module, in a checkout of its own whose Python starts."""
+    spec = importlib.util.spec_from_file_location("checkout_setup", SCRIPTS / "setup.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "STAMP", tmp_path / "stamp")
+    monkeypatch.setattr(module, "starts", lambda _: True)
+    for name in (*module.ALL, "pyproject.toml"):
+        (tmp_path / name).write_text(name)
+    return module
+
+
+def test_all_packages_are_enough_for_everything_and_the_half_is_not(setup: ModuleType) -> None:
+    """After `scripts/test` there is nothing to do for `scripts/run`, but the other way round there is."""
+    assert not setup.is_done(setup.RUNNING)
+    setup.STAMP.write_text(setup.fingerprint(setup.RUNNING))
+    assert setup.is_done(setup.RUNNING)
+    assert not setup.is_done(setup.ALL)
+    setup.STAMP.write_text(setup.fingerprint(setup.ALL))
+    assert setup.is_done(setup.RUNNING)
+    assert setup.is_done(setup.ALL)
+
+
+@pytest.mark.parametrize(("changed", "again"), [("requirements.lock", True), ("requirements-dev.lock", False)])
+def test_what_a_lock_pins_anew_is_installed(setup: ModuleType, changed: str, again: bool) -> None:
+    """A change of a lock that isn't used costs nothing."""
+    setup.STAMP.write_text(setup.fingerprint(setup.RUNNING))
+    (setup.ROOT / changed).write_text("changed")
+    assert setup.is_done(setup.RUNNING) is not again
