@@ -126,7 +126,10 @@ def is_alone(names: Sequence[str]) -> bool:
 
 def _stem_of(url: str) -> str:
     """The last part of a URL's path, or else its host, as the beginning of a file's name."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # what is wrong with it is the service's to say
+        return "image"
     stem = PurePosixPath(unquote(parts.path)).stem
     printable = "".join(one if one.isprintable() else "_" for one in stem)
     return printable if printable not in {"", ".."} else parts.hostname or "image"

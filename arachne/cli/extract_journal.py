@@ -112,8 +112,11 @@ class Journal:
         line = json.dumps(record, separators=(",", ":"))
         self._take(json.loads(line))
         if self._file is not None:
-            self._file.write(line.encode() + b"\n")
-            self._file.flush()
+            try:
+                _append(self._file, line.encode() + b"\n")
+            except OSError as error:  # a full disk; what the command was asked for can be done all the same
+                self._file = None
+                say(f"arachne: No more is noted, and this command can't go on after an end: {error}. Free some space.")
 
     def _take(self, record: dict[str, object]) -> None:
         match record:
@@ -153,6 +156,16 @@ def open_journal(command: Mapping[str, object], *, anew: bool = False) -> Iterat
         yield Journal(file)
 
 
+def _append(file: IO[bytes], data: bytes) -> None:
+    """All of it is in the file, which is not buffered.
+
+    Raises:
+        OSError: some is not.
+    """
+    while data:
+        data = data[file.write(data) :]
+
+
 def _folder() -> Path:
     given = os.environ.get("XDG_STATE_HOME", "")
     return (Path(given) if given.startswith("/") else Path.home() / ".local" / "state") / "arachne" / "extract"
@@ -161,7 +174,7 @@ def _folder() -> Path:
 def _hold(path: Path) -> IO[bytes]:
     """The file, open for appending and locked by this process."""
     while True:
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "a+b")
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "a+b", 0)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,5 +1,7 @@
 """What a command noted of its earlier runs: kept through any end, given up where it no longer holds."""
 
+import errno
+import io
 import os
 import signal
 import subprocess
@@ -7,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,6 +137,33 @@ def test_where_nothing_can_be_noted_the_command_runs_and_says_so(
     assert "XDG_STATE_HOME" in capsys.readouterr().err
 
 
+class Full(io.BytesIO):
+    """A file on a disk that has room for so many bytes."""
+
+    def __init__(self, room_bytes: int) -> None:
+        super().__init__()
+        self.room_bytes = room_bytes
+
+    def write(self, data: Any) -> int:
+        """As much of it as there is room for."""
+        if not (taken := bytes(data)[: self.room_bytes]):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.room_bytes -= len(taken)
+        return super().write(taken)
+
+
+def test_where_no_more_can_be_noted_the_command_goes_on_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, however much there is to note; what stands in whole lines holds the next time."""
+    disk = Full(200)
+    journal = Journal(disk)
+    first = journal.plan([("a.png", "1")])
+    second = journal.plan([("b.png", "1")])
+    journal.accept(second, {0: ("job_1", 0)})
+    assert (list(journal.parcels), second.is_sent, journal.is_kept) == ([first.key, second.key], True, False)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert list(Journal(disk).parcels) == [first.key]
+
+
 @pytest.mark.processes
 def test_the_same_command_twice_at_once_waits(state: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The second goes on with what the first, ended by `kill -9`, left behind; nothing is held after that."""
@@ -231,6 +261,7 @@ def test_commands_that_write_into_one_folder_lose_nothing_to_each_other(tmp_path
         ("https://h.example/a/%2e%2e%2fetc%2fpasswd", "passwd"),
         ("https://h.example/..", "h.example"),
         ("https://h.example/a%0Ab.png", "a_b"),
+        ("https://[::1/a.png", "image"),
     ],
 )
 def test_addresses_make_names_of_files(address: str, stem: str) -> None:
