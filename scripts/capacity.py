@@ -173,6 +173,13 @@ def read_mix(text: str) -> dict[str, float]:
     return mix
 
 
+def amount(text: str) -> float:
+    """A number from 0."""
+    if not 0 <= (found := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0")
+    return found
+
+
 def share(text: str) -> float:
     """A number from 0 to 1."""
     if not 0 <= (found := float(text)) <= 1:
@@ -197,18 +204,18 @@ def positive(text: str) -> int:
 def main() -> None:
     """Print what is needed, or draw the picture."""
     parser = argparse.ArgumentParser(prog="scripts/capacity", description=__doc__)
-    parser.add_argument("--images-per-s", type=float, default=1.0, help="at the busiest time")
+    parser.add_argument("--images-per-s", type=amount, default=1.0, help="at the busiest time")
     parser.add_argument("--mix", type=read_mix, default={"standard": 1.0}, help="such as fast=0.5,standard=0.5")
     parser.add_argument("--cached", type=share, default=0.0, help="share of images that were read before")
-    parser.add_argument("--webhooks-per-image", type=float, default=0.05, help="1 in 20: one for each job of twenty")
-    parser.add_argument("--vlm-s", type=float, default=0.0, help="seconds of your model for one picture; 0: no model")
+    parser.add_argument("--webhooks-per-image", type=amount, default=0.05, help="1 in 20: one for each job of twenty")
+    parser.add_argument("--vlm-s", type=amount, default=0.0, help="seconds of your model for one picture; 0: no model")
     parser.add_argument("--vlm-parallel", type=positive, default=2, help="ARACHNE_VLM_PARALLEL")
     parser.add_argument("--stage-processes", type=positive, default=2, help="ARACHNE_CPU_WORKERS of each worker")
     parser.add_argument("--busy", type=busy_share, default=0.7, help="how busy a process may be at the busiest time")
-    parser.add_argument("--result-days", type=float, default=30.0, help="ARACHNE_RESULT_RETENTION_S in days")
-    parser.add_argument("--original-days", type=float, default=7.0, help="ARACHNE_ORIGINAL_RETENTION_S in days")
-    parser.add_argument("--worker-price", type=float, help="of a machine for a GPU worker, an hour")
-    parser.add_argument("--model-server-price", type=float, help="of a machine for a model server, an hour")
+    parser.add_argument("--result-days", type=amount, default=30.0, help="ARACHNE_RESULT_RETENTION_S in days")
+    parser.add_argument("--original-days", type=amount, default=7.0, help="ARACHNE_ORIGINAL_RETENTION_S in days")
+    parser.add_argument("--worker-price", type=amount, help="of a machine for a GPU worker, an hour")
+    parser.add_argument("--model-server-price", type=amount, help="of a machine for a model server, an hour")
     parser.add_argument("--figures", type=Path, default=FIGURES, help="a line of scripts/bench/demand")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw images a second by workers instead")

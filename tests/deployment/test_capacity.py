@@ -4,6 +4,7 @@ import importlib
 import inspect
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,38 @@ def test_a_mix_that_is_none_is_refused(model: Any, text: str) -> None:
     """Levels by their names, shares that are 1 together."""
     with pytest.raises(model.argparse.ArgumentTypeError):
         model.read_mix(text)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--busy", "0"], ["--busy", "1.1"], ["--vlm-parallel", "0"], ["--stage-processes", "0"], ["--cached", "nan"]),
+        *(["--images-per-s", "-1"], ["--images-per-s", "inf"], ["--vlm-s", "-0.1"], ["--result-days", "nan"]),
+    ],
+    ids=" ".join,
+)
+def test_a_number_that_can_be_none_is_refused(
+    model: Any, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its option, with nothing printed."""
+    monkeypatch.setattr(sys, "argv", ["capacity", *words])
+    with pytest.raises(SystemExit) as refused:
+        model.main()
+    printed = capsys.readouterr()
+    assert (refused.value.code, printed.out, words[0] in printed.err.splitlines()[-1]) == (2, "", True)
+
+
+def test_nothing_needs_one_of_each_part(
+    model: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which runs whether anything comes or not; and a price of 0 is one."""
+    zeros = ["--images-per-s", "0", "--worker-price", "0", "--webhooks-per-image", "0", "--original-days", "0"]
+    monkeypatch.setattr(sys, "argv", ["capacity", *zeros, "--json"])
+    model.main()
+    needed = json.loads(capsys.readouterr().out)
+    assert {name: needed[name] for name in ("api_processes", "gpu_workers", "store_gb", "gpu_workers_a_month")} == {
+        "api_processes": 1, "gpu_workers": 1, "store_gb": 0, "gpu_workers_a_month": 0,
+    }  # fmt: skip
 
 
 def test_the_picture_shows_the_figures(model: Any) -> None:
