@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 import httpx2
 
-from arachne.cli.output import say
+from arachne.cli.output import say, shown
 from arachne.client.refusals import read_mapping
 from arachne.client.settings import is_http_url
 from arachne.errors import SetupError
@@ -93,7 +93,7 @@ class Listener:
         told = verify_with_any(self._secrets, headers, body)
         assert told is not None
         if not told.valid:
-            say(f"refused {_printable(headers.get('webhook-id', 'a request'))}: {told.reason}: {told.detail}")
+            say(f"refused {shown(headers.get('webhook-id', 'a request'))}: {told.reason}: {told.detail}")
             return 400, f"{told.reason}\n".encode()
         self._print(headers["webhook-id"], body)
         return self._forward(headers, body) if self._forward_to is not None else (204, b"")
@@ -127,12 +127,7 @@ def _line(message_id: str, event: object, *, as_json: bool) -> str:
         return json.dumps({"message_id": message_id, **event}, ensure_ascii=True, separators=(",", ":"))
     data = read_mapping(event["data"])
     about = [str(data[name]) for name in ("job_id", "status", "endpoint_id", "reason") if data.get(name) is not None]
-    return _printable("  ".join([str(event["timestamp"]), str(event["type"]), *about, message_id]))
-
-
-def _printable(text: str) -> str:
-    """The text without what would move a terminal's cursor."""
-    return "".join(one if one.isprintable() else " " for one in text)
+    return shown("  ".join([str(event["timestamp"]), str(event["type"]), *about, message_id]))
 
 
 class _Server(ThreadingHTTPServer):

@@ -29,7 +29,7 @@ def print_rows(rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, 
     for column in columns:
         table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*("" if row[column] is None else escape(str(_plain(row[column]))) for column in columns))
+        table.add_row(*("" if row[column] is None else escape(_written(row[column])) for column in columns))
     Console(width=None if sys.stdout.isatty() else _UNFOLDED_WIDTH).print(table)
 
 
@@ -49,7 +49,7 @@ def print_record(record: Mapping[str, object], *, as_json: bool) -> None:
         print_json(record)
         return
     for name, value in record.items():
-        sys.stdout.write(f"{name.replace('_', ' ')}: {_plain(value)}\n")
+        sys.stdout.write(f"{name.replace('_', ' ')}: {_written(value)}\n")
 
 
 def _plain(value: object) -> object:
@@ -58,17 +58,21 @@ def _plain(value: object) -> object:
     return value if isinstance(value, int | float | str) else str(value)
 
 
+def _written(value: object) -> str:
+    return shown(str(_plain(value)))
+
+
 def say(line: str) -> None:
     """A remark for the person at the terminal."""
     sys.stderr.write(line + "\n")
 
 
 def shown(text: str) -> str:
-    """The text with its control characters written out: names of files must not drive a terminal."""
+    """The text with its control characters written out: what comes from elsewhere must not drive a terminal."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def complain(error: ArachneError) -> None:
     """What went wrong and what to do about it."""
     code = f" ({error.code})" if isinstance(error, RequestError) else ""
-    say(f"arachne: {error.message}{code}")
+    say("\n".join(shown(line) for line in f"arachne: {error.message}{code}".splitlines()))
