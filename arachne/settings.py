@@ -189,7 +189,7 @@ class Settings(BaseSettings):
         """Settings from the environment, `.env`, files of SECRETS_DIR and `overrides` (None ones are ignored).
 
         Raises:
-            SetupError: a value is not acceptable; names the variable and why.
+            SetupError: a value is not acceptable, or `.env` can't be read; says which and why.
         """
         chosen = {name: value for name, value in overrides.items() if value is not None}
         try:
@@ -197,6 +197,8 @@ class Settings(BaseSettings):
         except ValidationError as error:
             lines = [f"ARACHNE_{'.'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()]
             raise SetupError("Settings are not acceptable. " + "; ".join(lines)) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise SetupError(f"The file .env can't be read: {error}. Mend it, or run this elsewhere.") from None
         except SettingsError as error:  # raised while values were read, before any was validated
             if isinstance(error.__cause__, SetupError):
                 raise error.__cause__ from None

@@ -10,6 +10,7 @@ import httpx2
 from arachne.cli.clients import open_client
 from arachne.cli.finding import Check, first_line
 from arachne.client import ClientSettings
+from arachne.client.connection import proxies_usable
 from arachne.errors import ArachneError, InsufficientScope, SetupError
 
 _TIMEOUT_S = 5.0
@@ -27,7 +28,10 @@ def examine_client(settings: ClientSettings) -> Iterator[Check]:
     asked_at_s = time.time()
     try:
         settings.check_url()
-        answer = httpx2.get(f"{settings.url.rstrip('/')}/healthz", timeout=_TIMEOUT_S, trust_env=not settings.is_local)
+        with proxies_usable():
+            answer = httpx2.get(
+                f"{settings.url.rstrip('/')}/healthz", timeout=_TIMEOUT_S, trust_env=not settings.is_local
+            )
     except SetupError as error:
         yield Check("service url", "failed", where, error.message)
     except httpx2.HTTPError as error:

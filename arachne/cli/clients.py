@@ -16,7 +16,7 @@ def open_client(settings: ClientSettings | None = None) -> Iterator[Client]:
     Raises:
         SetupError: there is nothing to sign in with, or the URL is none; or in the block, as `access`.
     """
-    with access(), Client(settings=settings or ClientSettings(), max_wait_s=MAX_WAIT_S) as client:
+    with access(), Client(settings=settings or ClientSettings.load(), max_wait_s=MAX_WAIT_S) as client:
         yield client
 
 

@@ -53,4 +53,4 @@ def _examine(data_dir: Path | None) -> "Iterator[Check]":
         yield Check("server packages", "warning", f"not installed, {error.name} among them", mend)
     else:
         yield from examine(settings)
-    yield from examine_client(ClientSettings())
+    yield from examine_client(ClientSettings.load())

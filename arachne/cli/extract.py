@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from arachne.cli.options import DataDir, load, validate
+from arachne.cli.options import DataDir, folder, load, validate
 from arachne.schemas.options import CacheMode, DetailLevel, Options, Profile
 from arachne.schemas.queries import Format
 from arachne.schemas.submission import SubmissionTerms
@@ -51,7 +51,12 @@ FromFile = Annotated[
 ]
 Local = Annotated[bool, typer.Option("--local", help="Read in this machine's own processes; no service is needed.")]
 As = Annotated[Format, typer.Option("--format", help="json, md, txt, hocr, pdf (searchable) or png (boxes drawn).")]
-Out = Annotated[Path | None, typer.Option(help="Folder to write DIR/<name>.<format> to; made where it is missing.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", parser=folder, help="Folder to write DIR/<name>.<format> to; made where it is missing."
+    ),
+]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace files in DIR, never images that are read; else names get a -2.")
 ]

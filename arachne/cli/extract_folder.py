@@ -1,5 +1,6 @@
 """Extracted documents, each in a file of its own."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
@@ -39,17 +40,25 @@ class Folder:
         self._journal = journal
         self._place = f"{wanted} {'over' if overwrite else 'beside'} {folder.absolute()}"
         self._identities = [one.identify() if journal is not None else None for one in inputs]
-        kept = {number: name for number in range(len(inputs)) if (name := self._name_of_before(number)) is not None}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._remove_drafts(kept.values())
+            if not os.access(folder, os.W_OK | os.X_OK):  # told before anything is sent
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            self._targets = self._choose_all(inputs)
         except OSError as error:
             raise _unwritable(folder, error) from error
+
+    def _choose_all(self, inputs: Sequence[Input]) -> list[Path]:
+        """Where each goes: to where it went before, or to a name of its own."""
+        kept = {number: name for number in range(len(inputs)) if (name := self._name_of_before(number)) is not None}
+        self._remove_drafts(kept.values())
         self._taken = {name.casefold() for name in kept.values()}
-        self._targets = [
-            folder / kept[number] if number in kept else self._choose(one.stem) for number, one in enumerate(inputs)
+        targets = [
+            self._folder / kept[number] if number in kept else self._choose(one.stem)
+            for number, one in enumerate(inputs)
         ]
-        self._note_names(number for number in range(len(inputs)) if number not in kept)
+        self._note_names(targets, [number for number in range(len(inputs)) if number not in kept])
+        return targets
 
     def has(self, number: int) -> bool:
         """Whether an earlier run of this command wrote it."""
@@ -69,7 +78,7 @@ class Folder:
                     self._journal.write(self._place, image)
                 while not _put(Path(draft), self._targets[number], replacing=is_ours):
                     self._targets[number] = self._choose(one.stem)
-                    self._note_names([number])
+                    self._note_names(self._targets, [number])
             finally:
                 Path(draft).unlink(missing_ok=True)
         except OSError as error:
@@ -100,12 +109,10 @@ class Folder:
         image = self._identities[number]
         return self._journal is not None and image is not None and (self._place, image) in self._journal.written
 
-    def _note_names(self, numbers: Iterable[int]) -> None:
+    def _note_names(self, targets: Sequence[Path], numbers: Iterable[int]) -> None:
         if self._journal is not None:
             names = {
-                image: self._targets[number].name
-                for number in numbers
-                if (image := self._identities[number]) is not None
+                image: targets[number].name for number in numbers if (image := self._identities[number]) is not None
             }
             self._journal.name(self._place, names)
 

@@ -25,7 +25,7 @@ def sign_in() -> ClientSettings:
     Raises:
         SetupError: there is nothing; says what to set.
     """
-    settings = ClientSettings()
+    settings = ClientSettings.load()
     if not settings.has_credentials:
         raise SetupError(
             "Set ARACHNE_TOKEN, or ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET; ARACHNE_URL names where. "
@@ -77,7 +77,8 @@ def fulfil(order: Order, settings: ClientSettings) -> int:
 def _standing(run: RemoteRun, journal: Journal) -> str:
     told = f" with {run.read} of {run.total} images read"
     if run.under_way:
-        told += f". The service keeps reading the {run.under_way} others that were sent"
+        others = "the other that was" if run.under_way == 1 else f"the {run.under_way} others that were"
+        told += f". The service keeps reading {others} sent"
     return told + (". The same command goes on from here, within 24 hours." if journal.is_kept else ".")
 
 

@@ -10,8 +10,27 @@ from pydantic import BaseModel, ValidationError
 from arachne.settings import Settings
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+def folder(name: str) -> Path:
+    """The folder of this name.
+
+    Raises:
+        typer.BadParameter: the name is empty, as of a variable that is not set.
+    """
+    if not name:
+        raise typer.BadParameter("An empty name is no folder.")
+    return Path(name)
+
+
 DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="Data folder of `arachne up`; ARACHNE_DATA_DIR when not given.")
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        parser=folder,
+        help="Data folder of `arachne up`; ARACHNE_DATA_DIR when not given.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

@@ -83,7 +83,7 @@ def statement(
 def _is_operator(account: str | None, data_dir: Path | None) -> bool:
     from arachne.client import ClientSettings
 
-    return account is not None or data_dir is not None or not ClientSettings().has_credentials
+    return account is not None or data_dir is not None or not ClientSettings.load().has_credentials
 
 
 def _ask_sums(query: Mapping[str, str]) -> list[dict[str, object]]:

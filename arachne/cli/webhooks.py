@@ -192,7 +192,7 @@ def listen(
     from arachne.cli.listener import Listener, await_signal, check_forwarding
     from arachne.client import ClientSettings
 
-    settings = ClientSettings()
+    settings = ClientSettings.load()
     if forward_to is not None:
         check_forwarding(forward_to)
     with Listener(port, forward_to=forward_to, as_json=json) as listener, _secrets(settings, listener.url) as secrets:

@@ -46,7 +46,7 @@ class AsyncClient:
         uploads: int = 4,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        settings = (settings or ClientSettings()).with_given(url, client_id, client_secret, token)
+        settings = (settings or ClientSettings.load()).with_given(url, client_id, client_secret, token)
         self._connection = Connection(settings, max_wait_s=max_wait_s, transport=transport)
         self._exchange = Exchange(self._connection)
         self._watcher = Watcher(self._connection)

@@ -1,8 +1,8 @@
 """Requests to the service: signed in, and repeated where that is safe and may help."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from arachne.errors import (
     IdempotencyKeyInUse,
     InvalidToken,
     RateLimited,
+    SetupError,
     Unavailable,
     Unreachable,
 )
@@ -66,14 +67,15 @@ class Connection:
         self._max_wait_s = max_wait_s
         base_url = settings.url.rstrip("/")
         timeout = httpx2.Timeout(IDLE_S, connect=CONNECT_S, pool=None)
-        self._http = httpx2.AsyncClient(
-            base_url=base_url,
-            timeout=timeout,
-            trust_env=not settings.is_local,
-            headers={"User-Agent": f"arachne-client/{__version__}", "Accept": "application/json"},
-            transport=transport,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-        )
+        with proxies_usable():
+            self._http = httpx2.AsyncClient(
+                base_url=base_url,
+                timeout=timeout,
+                trust_env=not settings.is_local,
+                headers={"User-Agent": f"arachne-client/{__version__}", "Accept": "application/json"},
+                transport=transport,
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+            )
         endpoint = settings.token_url or f"{base_url}/api/auth/token"
         self._tokens = TokenSource(settings, endpoint, timeout=timeout, transport=transport)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -169,6 +171,21 @@ class Connection:
         return Unreachable(
             f"{self._http.base_url} can't be reached: {told}. Check ARACHNE_URL and that the service runs."
         )
+
+
+@contextmanager
+def proxies_usable() -> Iterator[None]:
+    """A block in which connections are prepared, by proxies where the environment names some.
+
+    Raises:
+        SetupError: it names what is none, or none that can be used.
+    """
+    try:
+        yield
+    except (ImportError, ValueError, httpx2.InvalidURL) as error:
+        raise SetupError(
+            f"The proxies that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name can't be used: {error}"
+        ) from error
 
 
 def _may_help(fault: ArachneError, call: Call, *, unsent: bool) -> bool:

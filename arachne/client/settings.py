@@ -1,6 +1,7 @@
 """Where the service is and what to sign in with, from the environment."""
 
 import re
+from typing import Self
 from urllib.parse import urlsplit
 
 import httpx2
@@ -37,6 +38,18 @@ class ClientSettings(BaseSettings):
         told = token.get_secret_value().strip() if token is not None else ""
         return SecretStr(told) if told else None
 
+    @classmethod
+    def load(cls) -> Self:
+        """What the environment and `.env` say.
+
+        Raises:
+            SetupError: `.env` can't be read.
+        """
+        try:
+            return cls()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SetupError(f"The file .env can't be read: {error}. Mend it, or run this elsewhere.") from None
+
     @property
     def has_credentials(self) -> bool:
         """Whether there is anything to sign in with."""
@@ -47,9 +60,7 @@ class ClientSettings(BaseSettings):
         """Whether the service is on this machine, so that no proxy leads there."""
         return urlsplit(self.url).hostname in _LOOPBACK
 
-    def with_given(
-        self, url: str | None, client_id: str | None, client_secret: str | None, token: str | None
-    ) -> "ClientSettings":
+    def with_given(self, url: str | None, client_id: str | None, client_secret: str | None, token: str | None) -> Self:
         """The same with what a program gave itself, which outdoes what the environment has."""
         given: dict[str, object] = {"url": url} if url is not None else {}
         if token is not None:
@@ -81,6 +92,8 @@ class ClientSettings(BaseSettings):
         """
         if not is_http_url(self.url):
             raise SetupError(f"ARACHNE_URL is {self.url!r}, no http:// or https:// URL. Set it to the service's.")
+        if self.token_url is not None and not is_http_url(self.token_url):
+            raise SetupError(f"ARACHNE_TOKEN_URL is {self.token_url!r}, no http:// or https:// URL.")
 
 
 def is_http_url(text: str) -> bool:

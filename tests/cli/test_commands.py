@@ -178,6 +178,24 @@ def test_wrong_usage_and_settings_have_codes_of_their_own(run: Run, monkeypatch:
 
 
 @pytest.mark.parametrize(
+    "words", [("usage",), ("account", "list"), ("doctor",), ("extract", "a.png"), ("webhooks", "list")]
+)
+def test_a_file_of_settings_that_is_no_text(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Is told by its name, with what to do."""
+    (tmp_path / ".env").write_bytes(b"\xff\xfe")
+    code, out, err = run(*words)
+    assert (code, out) == (3, "")
+    assert ".env" in err
+
+
+def test_an_empty_name_is_no_folder(run: Run, tmp_path: Path) -> None:
+    """As of a variable that is not set: nothing is written to the working folder."""
+    for words in (("up", "--data-dir", ""), ("extract", "a.png", "--out", ""), ("doctor", "--data-dir", "")):
+        assert run(*words)[:2] == (2, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
     "secret",
     [
         "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl",

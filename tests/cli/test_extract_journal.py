@@ -18,6 +18,7 @@ from arachne.cli.extract_inputs import Input
 from arachne.cli.extract_journal import KEPT_S, Journal, open_journal
 from arachne.cli.extract_parcels import Shipment, pack, resume
 from arachne.client.chunks import MAX_IMAGES
+from arachne.errors import SetupError
 from tests.machines.waiting import eventually
 
 COMMAND = {"names": ["a.png"]}
@@ -214,6 +215,25 @@ def test_names_are_the_same_in_another_run(tmp_path: Path) -> None:
         "a-3.txt": "third",
         "a-4.txt": "second",
     }
+
+
+@pytest.mark.parametrize("refused", ["access", "stat"])
+def test_a_folder_that_can_not_be_written_to_is_told_before_anything_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """Or that can't even be looked into."""
+    images, folder = make_images(tmp_path, ["in/a.png"]), tmp_path / "out"
+    folder.mkdir()
+    look = os.stat
+
+    def refuse(path: str, **options: bool) -> os.stat_result:
+        if Path(os.fspath(path)).parent == folder:
+            raise PermissionError(13, "Permission denied", path)
+        return look(path, **options)
+
+    monkeypatch.setattr(os, refused, refuse if refused == "stat" else lambda *_: False)
+    with pytest.raises(SetupError, match="Permission denied"):
+        Folder(folder, "txt", images, overwrite=False)
 
 
 def test_what_was_written_is_kept_under_overwrite_and_made_again_where_it_is_gone(tmp_path: Path) -> None:
