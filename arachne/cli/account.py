@@ -24,7 +24,7 @@ Scopes = Annotated[
     list[str] | None, typer.Option("--scope", help="A scope; may be repeated. All but `admin` if none is given.")
 ]
 Shell = Annotated[
-    bool, typer.Option("--shell", help="Print lines for a shell to eval: ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET.")
+    bool, typer.Option("--shell", help="Print lines for a shell to eval: ARACHNE_CLIENT_ID, _CLIENT_SECRET and _URL.")
 ]
 ClientId = Annotated[str, typer.Argument(help="Id of the client.")]
 Issuer = Annotated[str | None, typer.Option(help="Issuer of ARACHNE_TRUSTED_ISSUERS whose tokens speak for it.")]
@@ -46,14 +46,16 @@ def create(
     """Create an account with one client. The secret is shown this once."""
     from arachne import accounts
     from arachne.cli.connection import session_on
+    from arachne.embedded.instance import public_url
 
     settings, scopes = load(data_dir), _scopes(scope)
+    url = public_url(settings)
     with session_on(settings) as session:
         made = accounts.create_account(session, name, plan_id=plan, scopes=scopes)
         if issuer is not None or claim is not None:
             accounts.bind_account(session, made.account_id, issuer, claim)
     _warn_of_stranger(settings, issuer)
-    _show(made, as_json=json, for_shell=shell)
+    _show(made, url, as_json=json, for_shell=shell)
 
 
 @app.command("list")
@@ -154,10 +156,11 @@ def bind(name: Name, issuer: Issuer = None, claim: Claim = None, data_dir: DataD
     say(f"{name} is bound to {claim!r} of {issuer}." if issuer else f"{name} is bound to no other issuer.")
 
 
-def _show(made: "NewAccount", *, as_json: bool, for_shell: bool) -> None:
+def _show(made: "NewAccount", url: str | None, *, as_json: bool, for_shell: bool) -> None:
     if for_shell:
-        for name in ("client_id", "client_secret"):
-            sys.stdout.write(f"export ARACHNE_{name.upper()}={shlex.quote(getattr(made, name))}\n")
+        lines = {"CLIENT_ID": made.client_id, "CLIENT_SECRET": made.client_secret} | ({"URL": url} if url else {})
+        for name, value in lines.items():
+            sys.stdout.write(f"export ARACHNE_{name}={shlex.quote(value)}\n")
     else:
         print_record(asdict(made), as_json=as_json)
     say("Keep the client secret: it is not shown again.")
@@ -195,11 +198,13 @@ def create_client(
     """Give an account a further client. The secret is shown this once."""
     from arachne import accounts
     from arachne.cli.connection import session_on
+    from arachne.embedded.instance import public_url
 
-    scopes = _scopes(scope)
-    with session_on(load(data_dir)) as session:
+    settings, scopes = load(data_dir), _scopes(scope)
+    url = public_url(settings)
+    with session_on(settings) as session:
         made = accounts.create_client(session, name, client_name, scopes=scopes)
-    _show(made, as_json=json, for_shell=shell)
+    _show(made, url, as_json=json, for_shell=shell)
 
 
 @client.command("list")

@@ -215,7 +215,8 @@ def _vlm(settings: Settings) -> Check:
     try:
         states = asyncio.run(_models(settings))
     except VlmError as error:
-        return Check("vlm", "failed", first_line(error), "Check ARACHNE_VLM_URL and that the server runs.")
+        said, _, mend = first_line(error).partition(". ")
+        return Check("vlm", "failed", said, mend or "Check ARACHNE_VLM_URL and that the server runs.")
     try:
         found = [find_model(name, states) for name in (settings.vlm_fast_model, settings.vlm_large_model)]
     except VlmModelMissing as error:

@@ -18,13 +18,16 @@ _SKEW_S = 60.0  # receivers of webhooks refuse five minutes; a token may live fo
 _GET_SOME = "`arachne account create NAME --shell`, run where the service is, prints some."
 
 
-def examine_client(settings: ClientSettings) -> Iterator[Check]:
-    """Every finding, one after the other; nothing is called where nothing says that there is a service."""
+def examine_client(settings: ClientSettings, running_here: str | None = None) -> Iterator[Check]:
+    """Every finding, one after the other; nothing is called where nothing says that there is a service.
+
+    `running_here` is the URL of a service that is known to run on this machine.
+    """
     named = "url" in settings.model_fields_set
     if not named and not settings.has_credentials:
         yield Check("client", "ok", "neither ARACHNE_URL nor credentials are set: no service is called from here")
         return
-    where = settings.url if named else f"{settings.url}, since ARACHNE_URL is not set"
+    where = settings.url if named else f"{settings.url} (ARACHNE_URL is not set)"
     asked_at_s = time.time()
     try:
         settings.check_url()
@@ -35,14 +38,16 @@ def examine_client(settings: ClientSettings) -> Iterator[Check]:
     except SetupError as error:
         yield Check("service url", "failed", where, error.message)
     except httpx2.HTTPError as error:
-        yield Check("service url", "failed", f"{where}: {first_line(error)}", _mend_url(settings))
+        yield Check("service url", "failed", f"{where}: {first_line(error)}", _mend_url(settings, running_here))
     else:
         yield _service(where, answer)
         yield _clock(answer, (asked_at_s + time.time()) / 2)
         yield _credentials(settings)
 
 
-def _mend_url(settings: ClientSettings) -> str:
+def _mend_url(settings: ClientSettings, running_here: str | None) -> str:
+    if running_here is not None and running_here != settings.url.rstrip("/"):
+        return f"The service of this data folder is somewhere else: export ARACHNE_URL={running_here}"
     if settings.is_local:
         return "Start the service with `arachne up`, or set ARACHNE_URL to where it is."
     return "Check ARACHNE_URL, the way there (DNS, firewall, HTTPS_PROXY), and that the service runs."

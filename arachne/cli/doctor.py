@@ -12,6 +12,7 @@ from arachne.cli.output import print_json
 
 if TYPE_CHECKING:
     from arachne.cli.finding import Check
+    from arachne.settings import Settings
 
 _EPILOG = "Exit codes: 0 nothing failed, warnings or not, 1 a check failed, 2 wrong usage, 3 a setting can't be read."
 _MARKS = {"ok": "ok     ", "warning": "warning", "failed": "FAILED "}
@@ -51,6 +52,19 @@ def _examine(data_dir: Path | None) -> "Iterator[Check]":
             raise
         mend = "Clients need no more; where a service is to run: pip install 'arachne-vision[server,embedded]'."
         yield Check("server packages", "warning", f"not installed, {error.name} among them", mend)
+        running_here = None
     else:
         yield from examine(settings)
-    yield from examine_client(ClientSettings.load())
+        running_here = _find_running(settings)
+    yield from examine_client(ClientSettings.load(), running_here)
+
+
+def _find_running(settings: "Settings") -> str | None:
+    """The URL of the service that runs on this data folder."""
+    from arachne.embedded.instance import find
+    from arachne.errors import SetupError
+
+    try:
+        return find(settings.data_dir).public_url
+    except SetupError:  # none does, which the check `service` says
+        return None

@@ -71,6 +71,15 @@ def attach(settings: Settings, *, needs: Collection[str] = ("database_url", "red
     return settings.model_copy(update={name: getattr(instance, name) for name in missing})
 
 
+def public_url(settings: Settings) -> str | None:
+    """The URL clients reach the API by, as it is set or as what runs on the data folder says; None where neither does.
+
+    Raises:
+        SetupError: what runs there belongs to somebody else.
+    """
+    return attach(settings, needs=()).public_url
+
+
 def _read(data_dir: Path) -> Instance | None:
     try:
         text = (data_dir / _FILE).read_text()

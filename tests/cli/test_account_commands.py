@@ -44,12 +44,16 @@ def test_account_is_created_listed_and_disabled(run: Run, database: Database) ->
 
 @pytest.mark.usefixtures("connected")
 @pytest.mark.parametrize("words", [("create", "acme"), ("client", "create", "acme")])
-def test_a_shell_takes_over_what_it_needs_to_sign_in(run: Run, database: Database, words: tuple[str, ...]) -> None:
+def test_a_shell_takes_over_what_it_needs_to_sign_in(
+    run: Run, database: Database, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`eval "$(arachne account create NAME --shell)"`: nothing else is on stdout, and the secret is right."""
     run("account", "create", "acme" if words[0] == "client" else "other")
+    monkeypatch.setenv("ARACHNE_PUBLIC_URL", "https://arachne.example.com:8443")
     out = run("account", *words, "--shell")[1]
-    line = ["sh", "-euc", 'eval "$1"; printenv ARACHNE_CLIENT_ID ARACHNE_CLIENT_SECRET', "-", out]
-    client_id, secret = subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
+    line = ["sh", "-euc", 'eval "$1"; printenv ARACHNE_CLIENT_ID ARACHNE_CLIENT_SECRET ARACHNE_URL', "-", out]
+    client_id, secret, url = subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
+    assert url == "https://arachne.example.com:8443"
     with database.transaction() as transaction:
         assert secret_matches(find_client(transaction.session, client_id), secret)
 

@@ -88,5 +88,14 @@ def test_an_address_that_leads_nowhere(url: str) -> None:
     assert "ARACHNE_URL" in found["service url"].mend
 
 
+def test_an_address_that_is_not_where_the_service_of_this_folder_is() -> None:
+    """What is said leads to the service that runs here, and not to starting another."""
+    settings = ClientSettings(_env_file=None, url="http://127.0.0.1:9", token="t")
+    [check] = examine_client(settings, running_here="http://127.0.0.1:8123")
+    assert check.mend.endswith("export ARACHNE_URL=http://127.0.0.1:8123")
+    [check] = examine_client(settings, running_here="http://127.0.0.1:9")
+    assert "arachne up" in check.mend
+
+
 def test_nobody_is_called_where_nothing_names_a_service() -> None:
     assert states(look()) == {"client": "ok"}

@@ -111,6 +111,8 @@ def test_doctor_says_how_to_mend(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_
     assert {name for name, check in checks.items() if check["state"] == "failed"} == {"languages", "vlm"}
     assert all(check["mend"] for check in checks.values() if check["state"] != "ok")
     assert "xxx" in checks["languages"]["mend"]
+    assert "ARACHNE_VLM_URL" in checks["vlm"]["mend"]
+    assert "ARACHNE_VLM_URL" not in checks["vlm"]["found"]
     assert "FAILED   vlm" in run("doctor", "--data-dir", str(tmp_path))[1]
 
 
