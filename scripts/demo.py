@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from launch import Service, StartError, create_account, free_port
+from launch import DEFAULT_PORT, Service, StartError, create_account, free_port, keep_account, recall_account
 from receiver import Delivery, Receiver, is_genuine
 from rich.console import Console
 from rich.markup import escape
@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGES = sorted((ROOT / "tests" / "images").glob("*.png"))
 MIN_IMAGES = 6
 WEBHOOK_TIMEOUT_S = 300.0
+DESCRIPTION = "scripts/run"
 TERMINAL = {"completed", "partial", "failed", "cancelled"}
 out, err = Console(), Console(stderr=True)
 
@@ -38,9 +39,9 @@ def main() -> int:
             service = Service(arguments.data_dir.absolute(), free_port(arguments.port), receiver.port)
             with service:
                 service.await_ready()
-                account = show_batch(service, receiver)
+                account = show_batch(service, receiver, anew=arguments.once)
                 if not arguments.once:
-                    stay(service, account)
+                    stay(service, account, any_port=arguments.port is None)
         status = service.stop()
         check(status == 0, f"`arachne up` stopped with status {status}")
     except StartError as error:
@@ -65,7 +66,7 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def show_batch(service: Service, receiver: Receiver) -> dict[str, str]:
+def show_batch(service: Service, receiver: Receiver, *, anew: bool) -> dict[str, str]:
     """The account that sent one batch through the whole service, each step checked.
 
     Raises:
@@ -73,10 +74,9 @@ def show_batch(service: Service, receiver: Receiver) -> dict[str, str]:
     """
     check(len(IMAGES) >= MIN_IMAGES, f"tests/images has {len(IMAGES)} images, {MIN_IMAGES} are needed")
     step(f"Arachne runs at {service.url}")
-    account = create_account(service.data_dir, f"demonstration-{secrets.token_hex(4)}")
     with httpx.Client(base_url=service.url, timeout=60, trust_env=False) as api:
-        api.headers["Authorization"] = f"Bearer {get_token(api, account)}"
-        step(f"Account {account['account_id']} has a token")
+        account = sign_in(api, service.data_dir, anew=anew)
+        step(f"Signed in as account {account['account_id']}")
         secret = register(api, receiver)
         started = time.monotonic()
         job_id = submit(api)
@@ -89,16 +89,30 @@ def show_batch(service: Service, receiver: Receiver) -> dict[str, str]:
     return account
 
 
-def get_token(api: httpx.Client, account: dict[str, str]) -> str:
-    """An access token for the account's client."""
+def sign_in(api: httpx.Client, data_dir: Path, *, anew: bool) -> dict[str, str]:
+    """The account whose token `api` has from now on: the last start's, with all that was sent by it, or a new one."""
+    account = None if anew else recall_account(data_dir)
+    if account is None or (answer := ask_for_token(api, account)).status_code == httpx.codes.UNAUTHORIZED:
+        account = create_account(data_dir, f"demonstration-{secrets.token_hex(4)}")
+        if not anew:
+            keep_account(data_dir, account)
+        answer = ask_for_token(api, account)
+    api.headers["Authorization"] = f"Bearer {expect(answer, 200)['access_token']}"
+    return account
+
+
+def ask_for_token(api: httpx.Client, account: dict[str, str]) -> httpx.Response:
+    """What the service answers to the account's client."""
     credentials = (account["client_id"], account["client_secret"])
-    answer = api.post("/api/auth/token", data={"grant_type": "client_credentials"}, auth=credentials)
-    return str(expect(answer, 200)["access_token"])
+    return api.post("/api/auth/token", data={"grant_type": "client_credentials"}, auth=credentials)
 
 
 def register(api: httpx.Client, receiver: Receiver) -> str:
-    """The signing secret of a new endpoint at our receiver."""
-    wanted = {"url": receiver.url, "events": ["job.*"], "description": "scripts/run"}
+    """The signing secret of a new endpoint at our receiver, in the place of the last start's."""
+    for endpoint in expect(api.get("/api/webhooks"), 200)["data"]:
+        if endpoint["description"] == DESCRIPTION:
+            api.delete(f"/api/webhooks/{endpoint['endpoint_id']}").raise_for_status()
+    wanted = {"url": receiver.url, "events": ["job.*"], "description": DESCRIPTION}
     return str(expect(api.post("/api/webhooks", json=wanted), 201)["secret"])
 
 
@@ -136,19 +150,24 @@ def print_results(api: httpx.Client, job_id: str) -> None:
         words = result["text"].split()
         ms = sum(stage["ms"] or 0 for stage in result["stages"])
         table.add_row(
-            image["name"], image["status"] + (" (cached)" if image["cached"] else ""), str(len(words)),
+            image["name"], "cached" if image["cached"] else image["status"], str(len(words)),
             f"{result['confidence']:.2f}", f"{ms:.0f}", escape(" ".join(words)[: max(12, out.width - 62)]),
         )  # fmt: skip
     out.print(table)
     check(len(job["images"]) == len(IMAGES), f"{len(job['images'])} of {len(IMAGES)} images are listed")
 
 
-def stay(service: Service, account: dict[str, str]) -> None:
+def stay(service: Service, account: dict[str, str], *, any_port: bool) -> None:
     """Keep the service in the foreground until it ends or Ctrl-C, with what signs in at its console."""
     out.print(f"\nNow your own screenshots: open [bold]{service.url}/console[/] and sign in with")
     for name in ("client_id", "client_secret"):
         out.print(f"  {name.replace('_', ' ')}  {account[name]}", highlight=False, soft_wrap=True)
-    out.print(f"\nArachne stays at {service.url}. Ctrl-C stops it.")
+    out.print(f"\nArachne stays at [bold]{service.url}[/] until Ctrl-C.", highlight=False)
+    if any_port and not service.url.endswith(f":{DEFAULT_PORT}"):
+        out.print(
+            f"Port {DEFAULT_PORT} is taken: where README says http://127.0.0.1:{DEFAULT_PORT}, put this URL.",
+            highlight=False,
+        )
     service.show = True
     service.process.wait()
 

@@ -18,6 +18,7 @@ READY = re.compile(rb"ready (http://\S+)\n")
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 30.0
 DEFAULT_PORT = 8000
+KEPT = "demonstration.json"
 LISTEN_PORT = 4567  # of `arachne webhooks listen`
 
 
@@ -41,7 +42,7 @@ class Service:
             cwd=None,
             owner=ourselves(),
             death_signal=signal.SIGTERM,
-            env=os.environ | _egress(receiver_port),
+            env=os.environ | _egress(receiver_port) | choose_log_format(),
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -102,6 +103,23 @@ def create_account(data_dir: Path, name: str) -> dict[str, str]:
     return account
 
 
+def recall_account(data_dir: Path) -> dict[str, str] | None:
+    """What `keep_account` kept in this data folder."""
+    try:
+        account: dict[str, str] = json.loads((data_dir / KEPT).read_text())
+    except FileNotFoundError:
+        return None
+    return account
+
+
+def keep_account(data_dir: Path, account: dict[str, str]) -> None:
+    """The account signs in at the next start too; its secret lies beside the service's own, for the same eyes only."""
+    path = data_dir / KEPT
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(account, file)
+
+
 def free_port(wanted: int | None) -> int:
     """`wanted`, or without a wish 8000 if it is free, else 0 for any."""
     if wanted is not None:
@@ -113,6 +131,12 @@ def free_port(wanted: int | None) -> int:
         except OSError:
             return 0
     return DEFAULT_PORT
+
+
+def choose_log_format() -> dict[str, str]:
+    """The setting by which logs are for people where people see them: their own stderr is our pipe."""
+    chosen = os.environ.get("ARACHNE_LOG_FORMAT", "auto") != "auto"
+    return {} if chosen or not sys.stderr.isatty() else {"ARACHNE_LOG_FORMAT": "text"}
 
 
 def _egress(port: int) -> dict[str, str]:

@@ -19,7 +19,7 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".arachne-setup"
 RUNNING = ("requirements.lock",)
 ALL = (*RUNNING, "requirements-dev.lock")
-SETUP_STATUS = 3
+SETUP_STATUS, INTERRUPTED_STATUS = 3, 130
 APT_HINT = "sudo apt-get install python3-venv"
 
 
@@ -28,7 +28,7 @@ class SetupError(Exception):
 
 
 def main() -> int:
-    """Exit status: 0, or 3 with one sentence on stderr."""
+    """Exit status: 0, or 3 or 130 with one sentence on stderr."""
     locks = RUNNING if "--no-dev" in sys.argv[1:] else ALL
     folder = os.open(ROOT, os.O_RDONLY)
     try:
@@ -42,6 +42,9 @@ def main() -> int:
     except (SetupError, OSError) as error:
         say(str(error))
         return SETUP_STATUS
+    except KeyboardInterrupt:
+        say("Interrupted. The next start goes on.")
+        return INTERRUPTED_STATUS
     finally:
         os.close(folder)
     return 0

@@ -56,3 +56,17 @@ def test_what_a_lock_pins_anew_is_installed(setup: ModuleType, changed: str, aga
     setup.STAMP.write_text(setup.fingerprint(setup.RUNNING))
     (setup.ROOT / changed).write_text("changed")
     assert setup.is_done(setup.RUNNING) is not again
+
+
+def test_an_interrupted_set_up_says_so(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a sentence, with the shell's own exit code for it, and is gone on with the next time."""
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(setup, "set_up", interrupt)
+    assert setup.main() == 130
+    assert capsys.readouterr().err == "Interrupted. The next start goes on.\n"
+    assert not setup.STAMP.exists()
