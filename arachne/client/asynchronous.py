@@ -46,6 +46,8 @@ class AsyncClient:
         uploads: int = 4,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
+        if uploads < 1 or not max_wait_s >= 0:
+            raise ValueError("A client has at least one of `uploads`, and a `max_wait_s` from 0 on.")
         settings = (settings or ClientSettings.load()).with_given(url, client_id, client_secret, token)
         self._connection = Connection(settings, max_wait_s=max_wait_s, transport=transport)
         self._exchange = Exchange(self._connection)

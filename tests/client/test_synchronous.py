@@ -1,13 +1,17 @@
 """The client without asyncio has all that the other has, and leaves nothing behind."""
 
 import asyncio
+import gc
 import inspect
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, Event
 from types import FunctionType
+from typing import Any
 
 import httpx2
 import pytest
@@ -103,3 +107,129 @@ def test_threads_that_call_first_at_once_share_a_loop() -> None:
     with ThreadPoolExecutor(8) as threads:
         assert len(set(threads.map(call, range(8)))) == 1
     portal.close(nothing)
+
+
+PROGRAM = """
+import os, httpx2
+from arachne.client import Client, ClientError
+from arachne.client.portal import Portal
+
+async def count():
+    try:
+        for number in range(9):
+            yield number
+    finally:
+        print("closed", flush=True)
+
+def answer(request):
+    return httpx2.Response(200, json={"ok": True})
+
+client = Client("http://x", token="t", transport=httpx2.MockTransport(answer))
+client.call("GET", "/x")
+"""
+LEFT_OPEN = PROGRAM + "numbers = client._portal.iterate(count()); next(numbers)"
+FORKED = (
+    PROGRAM
+    + """
+if (child := os.fork()) == 0:
+    try:
+        client.call("GET", "/x")
+    except ClientError as error:
+        print(error.message)
+    with Client("http://x", token="t", transport=httpx2.MockTransport(answer)) as another:
+        print(another.call("GET", "/x")["ok"])
+    client.close()
+else:
+    os.waitpid(child, 0)
+    print(client.call("GET", "/x")["ok"])
+"""
+)
+
+
+def run(program: str) -> str:
+    """What a program prints that comes to its end, by itself and without complaints."""
+    line = [sys.executable, "-W", "ignore:.*fork.*:DeprecationWarning", "-c", program]
+    done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.processes
+def test_a_client_that_is_never_closed_keeps_no_program_from_ending() -> None:
+    """Nor does an iterator that somebody left, which is closed at the end."""
+    assert run(PROGRAM) == ""
+    assert run(LEFT_OPEN) == "closed\n"
+
+
+@pytest.mark.processes
+def test_a_client_is_of_one_process() -> None:
+    """In a forked one, where there is no loop, it says so rather than waiting for ever; its parent goes on."""
+    told, fresh, parent = run(FORKED).splitlines()
+    assert ("forked" in told, fresh, parent) == (True, "True", "True")
+
+
+def test_a_client_that_nobody_has_any_more_ends_its_thread() -> None:
+    before = set(threading.enumerate())
+    client = Client("http://x", token="t", transport=httpx2.MockTransport(Played()))
+    client.call("GET", "/x")
+    assert set(threading.enumerate()) != before
+    del client
+    gc.collect()
+    assert set(threading.enumerate()) == before
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt(), SystemExit(3), ValueError("no")])
+def test_what_a_listener_raises_comes_to_the_caller(ending: BaseException) -> None:
+    """However strong it is, the client can be used on."""
+
+    async def raise_within() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+
+    async def fail() -> None:
+        raise ending
+
+    with Client("http://x", token="t", transport=httpx2.MockTransport(Played())) as arachne:
+        with pytest.raises((type(ending), ExceptionGroup)):
+            arachne._portal.run(raise_within)
+        assert arachne.call("GET", "/x")["ok"]
+
+
+def test_a_listener_can_not_wait_for_its_own_client() -> None:
+    """Which would be for ever."""
+    with Client("http://x", token="t", transport=httpx2.MockTransport(Played())) as arachne:
+
+        async def listen() -> None:
+            arachne.call("GET", "/x")
+
+        with pytest.raises(ClientError, match="on_progress"):
+            arachne._portal.run(listen)
+
+
+def test_threads_that_wait_are_told_when_another_closes_the_client() -> None:
+    """Those who take an iterator's members as well."""
+    portal, begun = Portal(), [Event(), Event()]
+
+    async def wait() -> None:
+        begun[0].set()
+        await asyncio.Event().wait()
+
+    async def stream() -> AsyncIterator[int]:
+        begun[1].set()
+        await asyncio.Event().wait()
+        yield 1
+
+    with ThreadPoolExecutor(2) as threads:
+        told = [threads.submit(portal.run, wait), threads.submit(lambda: next(portal.iterate(stream())))]
+        for one in begun:
+            assert one.wait(60)
+        portal.close(nothing)
+        for waiting in told:
+            with pytest.raises(ClientError, match="closed"):
+                waiting.result(60)
+
+
+@pytest.mark.parametrize("options", [{"uploads": 0}, {"uploads": -1}, {"max_wait_s": -1}, {"max_wait_s": float("nan")}])
+def test_numbers_with_which_nothing_would_ever_be_sent(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="uploads"):
+        Client("http://x", token="t", **options)
