@@ -1,11 +1,13 @@
 """Screenshots sent from the console, and what it shows of them."""
 
 import base64
+import io
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.console.conftest import OTHER_HOST, Console
@@ -85,6 +87,60 @@ def test_tables_are_tables_and_code_is_code(console: Console, images: Path) -> N
     page.locator(".images a", has_text="editor_dark.png").click()
     lines = [line["text"] for block in console.result(job, 1)["blocks"] for line in block["lines"]]
     assert page.locator("pre.code").text_content() == "\n".join(lines)
+
+
+def test_a_slip_shows_its_fields_and_its_code(console: Console, images: Path) -> None:
+    """Those that tests/images/slips/english.txt names, and what its code says; pointing at that finds the code."""
+    page = console.sign_in()
+    choose(page, profile="slip")
+    console.read(images / "slips" / "english.png")
+    told = "003700060000010103014021620240317140599815102TH9104846B"
+    fields = page.locator(".found", has=page.get_by_role("heading", name="Slip"))
+    expect(fields.locator("dt, dd")).to_have_text(
+        [
+            *("Amount", "1250.00 THB", "Date", "2024-03-17 14:05:00", "Reference", "2024031714059981"),
+            *("Sender", "Maria Lopez", "Receiver", "Tom Baker", "Banks", "Harbour Bank, Northern Savings Bank"),
+            *("QR code", told),
+        ]
+    )
+    code = page.locator(".found", has=page.get_by_role("heading", name="Codes"))
+    expect(code.locator("dt, dd")).to_have_text(["QR", told])
+    await_picture(page)
+    code.locator(".word").hover()
+    expect(page.locator(".saying")).to_have_text(f"qr “{told}”")
+    points = page.locator("polygon.lit").get_attribute("points") or ""
+    corners = [[float(one) for one in point.split(",")] for point in points.split()]
+    assert len(corners) == 4
+    assert all(x >= 400 and y >= 520 for x, y in corners)  # where scripts/render_slips puts it
+
+
+def test_pages_of_a_scan_are_shown_one_by_one(console: Console) -> None:
+    """Each with its own text and its own picture, which the service draws."""
+    page = console.sign_in()
+    choose(page, frames=True)
+    sheets = [ImageOps.expand(sheet("Alpha page"), 10, "white"), sheet("Omega page")]
+    out = io.BytesIO()
+    sheets[0].save(out, "TIFF", save_all=True, append_images=sheets[1:])
+    console.read({"name": "scan.tiff", "mimeType": "image/tiff", "buffer": out.getvalue()})
+    for number, (name, picture) in enumerate(zip(("Alpha", "Omega"), sheets, strict=True)):
+        page.get_by_label("Page").select_option(f"{number + 1} of 2")
+        expect(page.locator(".reading")).to_have_text(f"{name} page")
+        expect(page.locator(".sheet img")).to_have_js_property("naturalWidth", picture.width)
+        expect(page.locator(".sheet img")).to_have_js_property("naturalHeight", picture.height)
+
+
+def choose(page: Page, *, profile: str = "screenshot", frames: bool = False) -> None:
+    """These options for what is sent next."""
+    page.locator(".options summary").click()
+    page.get_by_label("Profile").select_option(profile)
+    page.get_by_label("All pages").set_checked(frames)
+
+
+def sheet(text: str) -> Image.Image:
+    """A page of one line."""
+    picture = Image.new("RGB", (500, 120), "white")
+    ImageDraw.Draw(picture).text((30, 35), text, fill="black", font=ImageFont.load_default(40))
+    return picture
 
 
 def test_markdown_is_copied_and_every_form_is_saved(console: Console, images: Path) -> None:
