@@ -1,7 +1,7 @@
 // What is known of a picture besides its text.
 
 import { el, svg, table, terms } from "./dom.js";
-import { writeNumber, writeShare } from "./words.js";
+import { count, writeNumber, writeShare } from "./words.js";
 
 /** Measures, stages and versions of a result. */
 export function showFacts(result) {
@@ -11,7 +11,7 @@ export function showFacts(result) {
     { class: "details" },
     image.warnings.length > 0 && el("p", { class: "why" }, `Warnings: ${image.warnings.join(", ")}`),
     terms([
-      ["Format", `${image.format.toUpperCase()}, ${image.width} × ${image.height}, ${image.frames} frame(s)`],
+      ["Format", `${image.format.toUpperCase()}, ${image.width} × ${image.height}, ${count(image.frames, "frame")}`],
       ["Languages", result.languages?.join(", ")],
       ["Confidence", result.confidence === null ? null : writeShare(result.confidence)],
       ["Turned", geometry && `${geometry.rotation_deg}°, skew ${geometry.skew_deg.toFixed(1)}°`],

@@ -66,8 +66,7 @@ class JobView {
 
   /** What an event or a look at the job tells. */
   take({ status, progress, images, ...rest }) {
-    const { sequence, ...known } = rest;
-    this.job = { ...this.job, ...(rest.job_id ? pickKnown(known) : {}), status, progress };
+    this.job = { ...this.job, ...pickKnown(rest), status, progress };
     this.job.finished = ["completed", "partial", "failed", "cancelled"].includes(status);
     for (const image of images ?? []) {
       if (this.images.has(image.index)) this.images.set(image.index, { ...this.images.get(image.index), ...image });
@@ -109,7 +108,9 @@ class JobView {
     const due = [finished, finished && progress.failed + progress.cancelled > 0, progress.degraded > 0].join();
     if (due === this.offered) return;
     this.offered = due;
+    const hadFocus = this.acts.contains(document.activeElement);
     replace(this.acts, actions(this.job, (left) => this.changed(left)));
+    if (hadFocus) this.acts.querySelector("button")?.focus();
   }
 
   tell() {

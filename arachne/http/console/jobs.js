@@ -17,15 +17,20 @@ export async function showJobs(place, _, signal) {
   const pages = new Pages(
     (cursor) => get(JOBS, { limit: 20, status: status.value, cursor }, signal),
     ({ data }) => {
-      replace(shown, data.length ? listJobs(data, () => pages.again()) : el("p", {}, "There are no such jobs."));
+      replace(shown, data.length ? listJobs(data, renew) : el("p", {}, "There are no such jobs."));
       announce(count(data.length, "job"));
     },
   );
+  /** The list anew after a button in it was pressed, which is gone then: the focus goes to the list. */
+  const renew = async () => {
+    await pages.again();
+    if (document.activeElement === document.body) (shown.querySelector(".scroll") ?? again).focus();
+  };
   status.addEventListener("change", () => pages.first());
-  const renew = button("Look again", (event) => attempt(event.target, () => pages.again()));
+  const again = button("Look again", (event) => attempt(event.target, () => pages.again()));
   replace(
     place,
-    el("div", { class: "row head" }, el("h1", {}, "Jobs"), el("div", { class: "row" }, field("Status", status), renew)),
+    el("div", { class: "row head" }, el("h1", {}, "Jobs"), el("div", { class: "row" }, field("Status", status), again)),
     shown,
     pages.bar,
   );

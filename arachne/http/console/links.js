@@ -1,6 +1,7 @@
 // Boxes in the picture and the text that was read in them: pointing at one lights up the other.
 
 const LIT = "lit";
+const UNSURE = 0.6;
 
 /** Pairs of a box and its text, by number. */
 export class Links {
@@ -89,6 +90,11 @@ function reveal(node) {
   const at = node.getBoundingClientRect();
   if (at.top < top) panel.scrollTop -= top - at.top;
   else if (at.bottom > bottom) panel.scrollTop += at.bottom - bottom;
+}
+
+/** Whether a reader was so unsure of what it read that this is shown; null where nobody says. */
+export function isUnsure(sure) {
+  return sure !== null && sure < UNSURE;
 }
 
 /** The corners of a box `[x, y, width, height]`. */

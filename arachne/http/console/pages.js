@@ -9,30 +9,31 @@ export class Pages {
     this.load = load;
     this.show = show;
     this.cursors = [null];
-    this.newer = button("Newer", (event) => attempt(event.target, () => this.go(-1)));
-    this.older = button("Older", (event) => attempt(event.target, () => this.go(1)));
+    this.newer = button("Newer", (event) => attempt(event.target, () => this.open(this.cursors.slice(0, -1))));
+    this.older = button("Older", (event) => attempt(event.target, () => this.open([...this.cursors, this.following])));
     this.bar = el("nav", { class: "row pages", "aria-label": "Pages", hidden: true }, this.newer, this.older);
   }
 
   /** From the beginning. */
   first() {
-    this.cursors = [null];
-    return this.again();
+    return this.open([null]);
   }
 
   /** The page that is shown, as it is now. */
-  async again() {
-    const page = await this.load(this.cursors.at(-1));
+  again() {
+    return this.open([...this.cursors]);
+  }
+
+  /** The page after the last of these cursors; nothing changes where it can't be had, or another is asked for since. */
+  async open(cursors) {
+    this.asked = cursors;
+    const page = await this.load(cursors.at(-1));
+    if (this.asked !== cursors) return;
+    this.cursors = cursors;
     this.following = page.next_cursor;
     this.newer.disabled = this.cursors.length === 1;
     this.older.disabled = !this.following;
     this.bar.hidden = this.newer.disabled && this.older.disabled;
     this.show(page);
-  }
-
-  go(step) {
-    if (step > 0) this.cursors.push(this.following);
-    else this.cursors.pop();
-    return this.again();
   }
 }

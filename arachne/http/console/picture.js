@@ -2,9 +2,8 @@
 
 import { call, isOver } from "./api.js";
 import { el, replace, svg } from "./dom.js";
+import { isUnsure } from "./links.js";
 import { writeShare } from "./words.js";
-
-const UNSURE = 0.6;
 
 /** The picture of a result; `node` shows it, `boxes` are drawn over it. */
 export class Picture {
@@ -19,9 +18,8 @@ export class Picture {
       focusable: false,
     });
     for (const [number, pair] of links.pairs.entries()) {
-      const unsure = pair.sure !== null && pair.sure < UNSURE;
       const points = pair.points.map((point) => point.join(",")).join(" ");
-      pair.box = svg("polygon", { points, class: unsure ? "unsure" : null, "data-link": number });
+      pair.box = svg("polygon", { points, class: isUnsure(pair.sure) ? "unsure" : null, "data-link": number });
       this.boxes.append(pair.box);
     }
     this.sheet = el("div", { class: "sheet" }, this.blank(), this.boxes);

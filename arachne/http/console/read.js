@@ -24,7 +24,7 @@ export async function showSubmission(place, _, signal) {
     { type: "button", class: "drop", on: { click: () => pick.click() } },
     el("span", { class: "drop-lead" }, "Drop screenshots here"),
     el("span", {}, "or paste with Ctrl-V, or press to choose files"),
-    el("span", { class: "hint" }, "PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF, HEIC · 20 MiB each"),
+    el("span", { class: "hint" }, "PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF, HEIC"),
   );
   const latest = el("section", { "aria-labelledby": "latest" });
   replace(

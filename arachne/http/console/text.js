@@ -1,9 +1,7 @@
 // What was read, as what it is: headings, paragraphs, lists, code and tables, each word linked to its box.
 
 import { el, terms } from "./dom.js";
-import { corners } from "./links.js";
-
-const UNSURE = 0.6;
+import { corners, isUnsure } from "./links.js";
 
 /** Fields, description, codes and text of a result. */
 export function showText(result, links) {
@@ -54,7 +52,7 @@ function showLine(line, links) {
 
 function showWord(word, links) {
   const number = links.add(word.polygon, `“${word.text}” · ${word.reader}`, word.confidence);
-  return links.bind(number, el("span", { class: word.confidence < UNSURE ? "word unsure" : "word" }, word.text));
+  return links.bind(number, el("span", { class: isUnsure(word.confidence) ? "word unsure" : "word" }, word.text));
 }
 
 /** A table as a table; a cell's words are those whose middle lies in it. */

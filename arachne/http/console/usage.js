@@ -13,8 +13,10 @@ export async function showUsage(place, _, signal) {
   const group = choice("group", [["day", "day"], ["model", "model"]]);
   const shown = el("div");
   const show = async () => {
-    const report = await get("/api/usage", { from: month.value, to: following(month.value), group: group.value }, signal);
-    replace(shown, showReport(report));
+    const asked = { from: month.value, to: following(month.value), group: group.value };
+    const report = await get("/api/usage", asked, signal);
+    const isLast = asked.from === month.value && asked.group === group.value; // answers may overtake one another
+    if (isLast) replace(shown, showReport(report));
   };
   for (const control of [month, group]) control.addEventListener("change", () => show().catch(complain));
   replace(

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,40 @@ def test_where_streams_do_not_come_through_the_job_is_polled(console: Console) -
     expect(page.locator(".images .done")).to_have_count(2)
 
 
+def test_answers_that_overtake_one_another_are_shown_for_what_is_chosen(console: Console, images: Path) -> None:
+    """The list of a status that was chosen and left again, and usage by what it is no longer wanted by."""
+    answer = console.client.api.post("/api/extract/image", files={"file": (images / "chat.png").read_bytes()})
+    console.client.wait(answer.json()["job_id"])
+    held: list[Route] = []
+    page = console.sign_in("jobs")
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(re.compile(r"/api/.*\?.*(status=failed|group=model)"), hold)
+    page.get_by_label("Status").select_option("failed")
+    page.get_by_label("Status").select_option("completed")
+    expect(page.locator("tbody .badge").first).to_have_text("completed")
+    let_go(held.pop())
+    expect(page.locator("tbody .badge").first).to_have_text("completed")
+    console.go("usage")
+    page.get_by_label("By", exact=True).select_option("model")
+    page.get_by_label("By", exact=True).select_option("day")
+    expect(page.locator("thead")).to_contain_text("Day")
+    let_go(held.pop())
+    expect(page.locator("thead")).to_contain_text("Day")
+
+
+def let_go(held: Route) -> None:
+    """The answer comes, and the page has done with it what it does."""
+    page = held.request.frame.page
+    with page.expect_response(lambda answer: answer.request == held.request):
+        held.continue_()
+    page.evaluate("new Promise((idle) => requestIdleCallback(() => requestIdleCallback(idle)))")
+
+
 def test_the_list_has_pages_and_deleting_asks_first(console: Console, images: Path) -> None:
+    """And a page that doesn't come changes nothing."""
     page, sent = console.sign_in(), {"file": (images / "chat.png").read_bytes()}
     for _ in range(22):
         console.client.api.post("/api/extract/image", files=sent).raise_for_status()
@@ -91,9 +125,13 @@ def test_the_list_has_pages_and_deleting_asks_first(console: Console, images: Pa
     console.go("jobs")
     rows = page.locator("tbody tr td a")
     expect(rows).to_have_text(newest[:20])
+    page.route(f"**{JOBS}?*cursor=*", lambda route: route.abort(), times=1)
+    page.get_by_role("button", name="Older").click()
+    expect(page.get_by_role("alert")).to_be_visible()
     page.get_by_role("button", name="Older").click()
     expect(rows.first).to_have_text(newest[20])
     page.get_by_role("button", name="Newer").click()
+    expect(rows).to_have_text(newest[:20])
     delete = page.get_by_role("button", name=f"Delete {newest[0]}")
     delete.click()
     page.keyboard.press("Escape")
@@ -102,6 +140,7 @@ def test_the_list_has_pages_and_deleting_asks_first(console: Console, images: Pa
     delete.click()
     page.get_by_role("button", name="Delete the job").click()
     expect(rows.first).to_have_text(newest[1])
+    expect(page.get_by_role("region", name="Jobs")).to_be_focused()
     assert console.client.api.get(f"{JOBS}/{newest[0]}").status_code == 410
 
 
@@ -113,6 +152,7 @@ def test_a_job_is_cancelled_and_retried(console: Console) -> None:
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Cancel the job").click()
     expect(page.locator(".row.head .badge").first).to_have_text("cancelled")
+    expect(page.get_by_role("button", name="Retry")).to_be_focused()
     before = page.url
     page.get_by_role("button", name="Retry").click()
     page.wait_for_url(lambda url: url != before)
