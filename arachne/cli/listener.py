@@ -13,7 +13,7 @@ import httpx2
 from arachne.cli.output import say, shown
 from arachne.client.refusals import read_mapping
 from arachne.client.settings import is_http_url
-from arachne.errors import SetupError
+from arachne.errors import OutputLost, SetupError
 from arachne.signatures.verification import verify_with_any
 from arachne.strict_json import parse
 
@@ -33,12 +33,11 @@ def check_forwarding(url: str) -> None:
         raise SetupError(f"--forward-to is {url!r}, no http:// or https:// URL. Write it whole: http://127.0.0.1:3000/")
 
 
-def await_signal() -> None:
-    """Return on SIGINT or SIGTERM."""
-    asked = threading.Event()
-    former = {one: signal.signal(one, lambda *_: asked.set()) for one in (signal.SIGINT, signal.SIGTERM)}
+def await_end(ended: threading.Event) -> None:
+    """Return once it is set, by SIGINT or SIGTERM at the latest."""
+    former = {one: signal.signal(one, lambda *_: ended.set()) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while not asked.wait(1.0):  # a wait without end is not interrupted by signals everywhere
+        while not ended.wait(1.0):  # a wait without end is not interrupted by signals everywhere
             pass
     finally:
         for one, handler in former.items():
@@ -46,7 +45,10 @@ def await_signal() -> None:
 
 
 class Listener:
-    """Listens on loopback from the start, so that `url` is known; answers once it has secrets to verify with."""
+    """Listens on loopback from the start, so that `url` is known; answers once it has secrets to verify with.
+
+    `lost`: why nothing can be printed any more, upon which it has `ended`.
+    """
 
     def __init__(self, port: int, *, forward_to: str | None = None, as_json: bool = False) -> None:
         """`port` 0 is any.
@@ -59,6 +61,8 @@ class Listener:
         self._client = httpx2.Client(timeout=_FORWARD_TIMEOUT_S, trust_env=False)
         self._secrets: Sequence[str] = ()
         self._print_lock = threading.Lock()
+        self.ended = threading.Event()
+        self.lost: OutputLost | None = None
         self._thread: threading.Thread | None = None
         listener = self
 
@@ -95,7 +99,12 @@ class Listener:
         if not told.valid:
             say(f"refused {shown(headers.get('webhook-id', 'a request'))}: {told.reason}: {told.detail}")
             return 400, f"{told.reason}\n".encode()
-        self._print(headers["webhook-id"], body)
+        try:
+            self._print(headers["webhook-id"], body)
+        except OutputLost as error:
+            self.lost = error
+            self.ended.set()
+            return 503, b"not printed\n"  # so that it is sent again
         return self._forward(headers, body) if self._forward_to is not None else (204, b"")
 
     def _print(self, message_id: str, body: bytes) -> None:

@@ -189,7 +189,7 @@ def listen(
     endpoint for itself, takes jobs' own webhooks as well, and deletes the endpoint at the end. What is not genuine is
     answered with 400, and why goes to stderr. With --json a line holds the event's JSON and its message_id.
     """
-    from arachne.cli.listener import Listener, await_signal, check_forwarding
+    from arachne.cli.listener import Listener, await_end, check_forwarding
     from arachne.client import ClientSettings
 
     settings = ClientSettings.load()
@@ -198,7 +198,9 @@ def listen(
     with Listener(port, forward_to=forward_to, as_json=json) as listener, _secrets(settings, listener.url) as secrets:
         listener.start(secrets)
         say(f"Listening on {listener.url}")
-        await_signal()
+        await_end(listener.ended)
+    if listener.lost is not None:
+        raise listener.lost
 
 
 @contextmanager

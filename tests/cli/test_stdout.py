@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
+
+from tests.cli.test_webhooks_command import EVENT, SECRET, headers_for
 
 IMAGE = Path(__file__).parents[1] / "images" / "dialog_light.png"
 COMMANDS = (["--version"], ["extract", "--help"], ["extract", "--local", "--stages", "decode", str(IMAGE)])
@@ -49,6 +52,24 @@ def test_a_full_disk_is_told(words: list[str]) -> None:
 def test_a_reader_who_wants_no_more_is_left_in_peace(words: list[str]) -> None:
     with unread() as pipe:
         assert run(words, pipe) == (1, "")
+
+
+@pytest.mark.parametrize(("lost", "lines"), [(full, 1), (unread, 0)], ids=["full", "unread"])
+def test_a_listener_ends_with_its_output(lost: Callable[[], AbstractContextManager[int]], lines: int) -> None:
+    """And what it could not print is sent again."""
+    environment = os.environ | {"ARACHNE_WEBHOOK_SECRET": SECRET}
+    line = [sys.executable, "-P", "-m", "arachne", "webhooks", "listen", "--port", "0"]
+    with lost() as output:
+        listener = subprocess.Popen(line, stdout=output, stderr=subprocess.PIPE, text=True, env=environment)
+    with listener:
+        try:
+            assert listener.stderr is not None
+            url = listener.stderr.readline().split()[-1]
+            answer = httpx.post(url, content=EVENT, headers=headers_for(EVENT), trust_env=False, timeout=60)
+            assert (answer.status_code, listener.wait(60)) == (503, 1)
+            assert len(listener.stderr.readlines()) == lines
+        finally:
+            listener.kill()
 
 
 def test_an_output_that_is_not_there_is_told() -> None:

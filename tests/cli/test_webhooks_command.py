@@ -125,7 +125,7 @@ def test_listening_without_a_secret(run: Run, service: respx.Router, monkeypatch
     service.get("/api/webhooks/default/secret").respond(json={"secret": OTHER})
     deleted = service.delete("/api/webhooks/whe_1").respond(204)
 
-    def while_listening() -> None:
+    def while_listening(_: object) -> None:
         wanted = json.loads(added.calls.last.request.content)
         assert (wanted["events"], deleted.called) == (["*"], False)
         service.route(host="127.0.0.1").pass_through()
@@ -133,7 +133,7 @@ def test_listening_without_a_secret(run: Run, service: respx.Router, monkeypatch
             answer = httpx.post(wanted["url"], content=EVENT, headers=headers_for(EVENT, secret), trust_env=False)
             assert answer.status_code == 204
 
-    monkeypatch.setattr(listening, "await_signal", while_listening)
+    monkeypatch.setattr(listening, "await_end", while_listening)
     code, out, _ = run("webhooks", "listen", "--port", "0", "--json")
     assert (code, len(out.splitlines()), deleted.called) == (0, 2, True)
 
