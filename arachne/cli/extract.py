@@ -26,8 +26,9 @@ _HELP = (
     "They are sent to the service at ARACHNE_URL, http://127.0.0.1:8000 when unset, signed in to with ARACHNE_TOKEN, "
     "or with ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET. With --local they are read here, without a service."
     "\n\n"
-    "Prints what was read, in the order given: one image alone as it is, several as JSON lines with the member `file`, "
-    "or as texts parted by form feeds. With --out writes DIR/<name>.<format>, each as soon as it is read."
+    "Prints what was read, in the order given: one image alone as it is, several, a folder's or a list's as JSON lines "
+    "with the member `file`, or as texts parted by form feeds. With --out writes DIR/<name>.<format>, each as "
+    "soon as it is read."
     "\n\n"
     "Interrupted, the service keeps reading, and within 24 hours the same command goes on: it sends nothing twice, "
     "keeps files already written, and sends anew only what failed. --anew starts from the beginning."
@@ -118,10 +119,11 @@ def extract(
     elif data_dir is not None:
         raise typer.BadParameter("Only --local uses a data folder.", param_hint="--data-dir")
     names = _names(files or [], from_file)
-    _check_printing(format, out, alone=is_alone(names) or no_wait)
+    alone = from_file is None and is_alone(names)  # a list of one line may have two the next time
+    _check_printing(format, out, alone=alone or no_wait)
     _check_folder(names, format, out)
     images = find_images(names, apart_from=out)
-    make_sink = partial(_make_sink, images, format, out, alone=is_alone(names), overwrite=overwrite)
+    make_sink = partial(_make_sink, images, format, out, alone=alone, overwrite=overwrite)
     if local:
         failed = _read_here(images, terms.options, format, make_sink(None), data_dir)
     else:

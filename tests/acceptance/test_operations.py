@@ -6,9 +6,8 @@ import secrets
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from tests.acceptance.conftest import Client, Product, new_client_of, running_pr
 from tests.acceptance.picture_host import PictureHost
 from tests.acceptance.receiver import Receiver
 from tests.acceptance.test_product import JOBS, MANY, ONE, distinct, screenshots
+from tests.machines.waiting import eventually
 from tests.standins.served import Served
 
 PARTS = ("api", "worker-gpu", "worker-io", "scheduler")
@@ -121,13 +121,6 @@ def answers(url: str) -> bool:
         return httpx.get(url, trust_env=False).status_code == 200
     except httpx.TransportError:
         return False
-
-
-def eventually(holds: Callable[[], object], patience_s: float = 120) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
 
 
 def scrape(*ports: int) -> Counter[str]:

@@ -97,6 +97,17 @@ def test_a_failing_file_costs_no_other(run: Run, tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.usefixtures("instead")
+def test_a_list_gives_lines_however_many_it_names(run: Run, tmp_path: Path) -> None:
+    """Whoever reads them can't know that one file alone was found."""
+    (tmp_path / "a.png").write_bytes(b"first")
+    (tmp_path / "list").write_text("a.png\n")
+    code, out, _ = run(*FAST, "--from-file", "list")
+    [line] = [json.loads(one) for one in out.splitlines()]
+    assert (code, line["file"], line["text"]) == (0, "a.png", "first")
+    assert run(*FAST, "--from-file", "list", "--format", "pdf")[0] == 2
+
+
+@pytest.mark.usefixtures("instead")
 def test_texts_are_parted_by_form_feeds(run: Run, tmp_path: Path) -> None:
     """One that failed leaves its place empty, so that the n-th text is the n-th file's."""
     for name, content in {"a.png": b"first", "b.png": b"decode", "c.png": b"last"}.items():
