@@ -69,7 +69,16 @@ def find_items(sources: Iterable[Source]) -> list[Item]:
 
 def _number(index: int, item: Item) -> Item:
     name = item.name or f"image-{index + 1}"
-    return Item(index, name, _clip(item.sent_name or name), item.url, item.data, item.path, item.size_bytes, item.error)
+    return Item(
+        index,
+        name,
+        _clip(item.sent_name) or _clip(name) or f"image-{index + 1}",
+        item.url,
+        item.data,
+        item.path,
+        item.size_bytes,
+        item.error,
+    )
 
 
 def is_url(name: str) -> bool:
@@ -86,13 +95,21 @@ def _expand(source: Source) -> Iterator[Item]:
     elif isinstance(source, Upload):
         yield _look_at(Path(source.path or ""), source.name, source.name)
     elif isinstance(source, str) and is_url(source):
-        yield Item(0, source, source, url=source)
+        yield _look_at_url(source)
     elif source == "":
         yield Item(0, "", "", error=SourceUnreadable("An empty name is no image. Name a file, a folder or a URL."))
     elif _is_folder(path := Path(source)):
         yield from _search(path)
     else:
         yield _look_at(path, str(path), path.name)
+
+
+def _look_at_url(url: str) -> Item:
+    try:
+        url.encode()
+    except UnicodeEncodeError as error:
+        return Item(0, url, url, error=_unreadable(url, error))
+    return Item(0, url, url, url=url)
 
 
 def _is_folder(path: Path) -> bool:

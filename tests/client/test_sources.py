@@ -32,8 +32,14 @@ def test_an_empty_name_is_no_folder() -> None:
 def test_a_name_that_can_be_none_fails_alone(tmp_path: Path) -> None:
     """Beside one that is read."""
     (tmp_path / "a.png").write_bytes(b"x")
-    items = find_items(["n" * 5000, "a\0b", tmp_path / "a.png"])
-    assert [item.error is None for item in items] == [False, False, True]
+    items = find_items(["n" * 5000, "a\0b", "https://x.example/\udcff.png", tmp_path / "a.png"])
+    assert [item.error is None for item in items] == [False, False, False, True]
+
+
+def test_every_image_has_a_name_to_be_sent_under() -> None:
+    """Without which the service would take it for a part of the form."""
+    names = [item.sent_name for item in find_items([b"x", Upload("\0", data=b"x"), Upload("\0a", data=b"x")])]
+    assert names == ["image-1", "image-2", "a"]
 
 
 def test_a_closed_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
