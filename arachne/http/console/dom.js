@@ -1,5 +1,7 @@
 // Makes elements. What comes from elsewhere only ever becomes text: no function here takes markup.
 
+import { writeAge, writeMoment } from "./words.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** An element with attributes, listeners under `on`, and children: nodes, text, or nothing. */
@@ -56,6 +58,11 @@ export function field(label, control, hint = "") {
 export function choice(name, options, attributes = {}) {
   const made = options.map((one) => (Array.isArray(one) ? one : [one, one]));
   return el("select", { name, ...attributes }, ...made.map(([value, label]) => el("option", { value }, label)));
+}
+
+/** How long ago a moment was; which moment exactly, to those who ask. */
+export function age(moment) {
+  return el("time", { datetime: moment, title: writeMoment(moment) }, writeAge(moment));
 }
 
 /** A word for a state, coloured and readable without colour. */

@@ -1,11 +1,11 @@
 // One webhook endpoint: what it is, what can be done with it, and what was sent to it.
 
 import { call, get, path } from "./api.js";
-import { badge, button, choice, el, field, replace, table, terms } from "./dom.js";
+import { age, badge, button, choice, el, field, replace, table, terms } from "./dom.js";
 import { ask, attempt, showSecret, tell } from "./notices.js";
 import { Pages } from "./pages.js";
 import { SECRET_NOTE, WEBHOOKS } from "./webhooks.js";
-import { count, writeAge, writeMoment } from "./words.js";
+import { count, writeMoment } from "./words.js";
 
 const STATES = ["pending", "succeeded", "failed", "cancelled"];
 const FAILURES = {
@@ -121,8 +121,7 @@ class EndpointView {
       {},
       badge(delivery.status),
       el("span", { class: "name" }, delivery.event),
-      el("span", { class: "hint" }, count(delivery.attempt_count, "attempt")),
-      el("time", { class: "hint", datetime: delivery.created_at, title: writeMoment(delivery.created_at) }, writeAge(delivery.created_at)),
+      el("span", { class: "hint" }, count(delivery.attempt_count, "attempt"), " · ", age(delivery.created_at)),
     );
     const entry = el("details", {}, summary, body);
     entry.addEventListener("toggle", () => entry.open && attempt(null, () => this.fill(body, delivery.message_id)));

@@ -1,11 +1,11 @@
 // The list of jobs, page by page.
 
 import { call, get, path } from "./api.js";
-import { badge, button, choice, el, field, replace, table } from "./dom.js";
+import { age, badge, button, choice, el, field, replace, table } from "./dom.js";
 import { announce, ask, attempt, tell } from "./notices.js";
 import { Pages } from "./pages.js";
 import { has } from "./session.js";
-import { count, writeAge, writeMoment } from "./words.js";
+import { count } from "./words.js";
 
 export const JOBS = "/api/extract/image-jobs";
 const STATES = ["queued", "processing", "completed", "partial", "failed", "cancelled"];
@@ -45,7 +45,7 @@ export function listJobs(jobs, changed = null) {
     badge(job.status),
     writeProgress(job.progress),
     writeMetadata(job.metadata),
-    el("time", { datetime: job.created_at, title: writeMoment(job.created_at) }, writeAge(job.created_at)),
+    age(job.created_at),
     ...(changed ? [actions(job, changed)] : []),
   ]);
   return table("Jobs", heads, rows, { class: "cards" });

@@ -60,7 +60,7 @@ function line(y, value) {
 }
 
 function label(x, y, value) {
-  return svg("text", { x, y, "text-anchor": "middle" }, value);
+  return svg("text", { class: "day", x, y, "text-anchor": "middle" }, value);
 }
 
 function key(name) {

@@ -1,10 +1,9 @@
 // Webhook endpoints: listed and added.
 
 import { call, get } from "./api.js";
-import { badge, el, field, replace, table } from "./dom.js";
+import { age, badge, el, field, replace, table } from "./dom.js";
 import { attempt, complain, showSecret } from "./notices.js";
 import { Pages } from "./pages.js";
-import { writeAge, writeMoment } from "./words.js";
 
 export const WEBHOOKS = "/api/webhooks";
 export const SECRET_NOTE = "Verify signatures with it. It is shown only now: keep it where your receiver finds it.";
@@ -36,10 +35,10 @@ function list(endpoints) {
     "Endpoints",
     ["Endpoint", "State", "Events", "Made"],
     endpoints.map((one) => [
-      el("a", { href: `#/webhooks/${one.endpoint_id}` }, one.url, one.description && el("span", { class: "hint" }, ` ${one.description}`)),
+      el("div", {}, el("a", { href: `#/webhooks/${one.endpoint_id}` }, one.url), one.description && el("span", { class: "hint" }, ` ${one.description}`)),
       badge(one.enabled ? "enabled" : "disabled"),
       one.events.join(", "),
-      el("time", { datetime: one.created_at, title: writeMoment(one.created_at) }, writeAge(one.created_at)),
+      age(one.created_at),
     ]),
     { class: "cards" },
   );

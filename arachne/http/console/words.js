@@ -40,8 +40,9 @@ export function writeSeconds(seconds) {
   return seconds < 3600 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }
 
-/** A share as a percentage. */
+/** A share as a percentage; what is little is not nothing. */
 export function writeShare(share) {
+  if (share > 0 && share < 0.005) return "< 1 %";
   return `${Math.round(share * 100)} %`;
 }
 

@@ -15,6 +15,12 @@ _AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text()
 _RUN = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
     .filter(({ impact }) => impact === "serious" || impact === "critical")
     .map(({ id, nodes }) => [id, ...nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`)])"""
+# Texts a phone cuts off, but for names of files, which may have any length, and numbers of the plot it makes too small.
+_ILLEGIBLE = """() => [
+    ...[...document.querySelectorAll("main *")].filter((one) => getComputedStyle(one).textOverflow === "ellipsis"
+        && one.scrollWidth > one.clientWidth && !one.closest(".images, .chosen, .unseen")),
+    ...[...document.querySelectorAll(".plot text")].filter((one) => one.getBoundingClientRect().height < 11),
+].map((one) => one.outerHTML)"""
 _OVERHANG = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -102,7 +108,7 @@ def a_job(client: Any, images: Path) -> None:
 def test_nothing_serious_is_found_in_any_view(
     new_console: Any, images: Path, receiver: Receiver, size: dict[str, int]
 ) -> None:
-    """By axe-core, in light and in dark; and nothing makes the page scroll sideways."""
+    """By axe-core, in light and in dark; and nothing scrolls the page sideways, is cut off or too small to read."""
     found = {}
     with new_console(viewport=size) as console:
         for view in walk(console, images, receiver):
@@ -112,6 +118,7 @@ def test_nothing_serious_is_found_in_any_view(
                 console.page.emulate_media(color_scheme=scheme)
                 found[view, scheme] = console.page.evaluate(_RUN)
             assert console.page.evaluate(_OVERHANG) <= 0, view
+            assert console.page.evaluate(_ILLEGIBLE) == [], view
     assert len(found) >= 2 * 14
     assert {view: faults for view, faults in found.items() if faults} == {}
 

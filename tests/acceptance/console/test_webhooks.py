@@ -32,7 +32,7 @@ def test_an_endpoint_is_made_tested_sent_to_again_rotated_and_deleted(console: C
     again = receiver.next("console")
     assert (again.headers["webhook-id"], again.body) == (first.headers["webhook-id"], first.body)
     expect(attempts).to_have_count(2)
-    expect(page.locator(".log summary .hint").first).to_have_text("2 attempts")
+    expect(page.locator(".log summary .hint").first).to_contain_text("2 attempts")
 
     page.get_by_role("button", name="Rotate secret").click()
     page.get_by_role("dialog").get_by_role("button", name="Rotate the secret").click()
