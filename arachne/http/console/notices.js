@@ -73,16 +73,21 @@ export function ask(question, yes, detail = "") {
 /** A secret that is shown this once, to be copied. */
 export function showSecret(title, secret, note) {
   const shown = el("input", { readonly: true, value: secret, class: "secret", "aria-label": "Secret", size: 50 });
+  const told = el("p", { class: "hint", role: "status" }); // notices lie behind the dialog, for screen readers too
+  const say = (text) => {
+    told.textContent = text;
+  };
   const dialog = el(
     "dialog",
     { class: "card", "aria-labelledby": "secret-title" },
     el("h2", { id: "secret-title" }, title),
     el("p", {}, note),
     shown,
+    told,
     el(
       "div",
       { class: "row end" },
-      button("Copy", () => copy(secret, "The secret"), { kind: "main", autofocus: true }),
+      button("Copy", () => copy(secret, "The secret").catch(({ message }) => message).then(say), { kind: "main", autofocus: true }),
       button("I have kept it", () => dialog.close()),
     ),
   );
@@ -96,21 +101,27 @@ export function showSecret(title, secret, note) {
   });
 }
 
-/** The text on the clipboard, also where the page is not in a secure context. */
+/** What to say once the text is on the clipboard, also where the page is not in a secure context. */
 export async function copy(text, what) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    const area = el("textarea", { class: "unseen", "aria-hidden": true });
-    area.value = text;
-    (document.querySelector("dialog[open]") ?? document.body).append(area);
-    area.select();
-    const copied = document.execCommand("copy");
-    area.remove();
-    if (!copied) {
-      complain(new Error("The browser does not let this page copy. Select the text and copy it by hand."));
-      return;
+    if (!copyBySelection(text)) {
+      throw new Error("The browser does not let this page copy. Select the text and copy it by hand.");
     }
   }
-  tell(`${what} is on the clipboard.`);
+  return `${what} is on the clipboard.`;
+}
+
+/** Whether that copied the text; the focus is where it was. */
+function copyBySelection(text) {
+  const before = document.activeElement;
+  const area = el("textarea", { class: "unseen", "aria-hidden": true });
+  area.value = text;
+  (document.querySelector("dialog[open]") ?? document.body).append(area);
+  area.select();
+  const copied = document.execCommand("copy");
+  area.remove();
+  before?.focus();
+  return copied;
 }

@@ -5,7 +5,7 @@ import { button, choice, el, field, replace } from "./dom.js";
 import { showFacts } from "./facts.js";
 import { JOBS } from "./jobs.js";
 import { Links } from "./links.js";
-import { attempt, copy } from "./notices.js";
+import { attempt, copy, tell } from "./notices.js";
 import { Picture } from "./picture.js";
 import { Tabs } from "./tabs.js";
 import { showText } from "./text.js";
@@ -51,7 +51,9 @@ function showPage(place, { url, image, page, result, signal }) {
     ["Markdown", el("pre", { class: "markdown", tabindex: 0, "aria-label": "Markdown" }, markdown)],
     ["Details", showFacts(result)],
   ]);
-  const copying = button("Copy as Markdown", () => copy(markdown, "The Markdown"), { kind: "main" });
+  const copying = button("Copy as Markdown", () => attempt(copying, async () => tell(await copy(markdown, "The Markdown"))), {
+    kind: "main",
+  });
   const side = el("div", { class: "card side" }, el("div", { class: "row tools" }, copying, downloads(url, image, page, signal)), tabs.node);
   replace(
     place,

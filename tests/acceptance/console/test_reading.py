@@ -165,6 +165,15 @@ def test_markdown_is_copied_and_every_form_is_saved(console: Console, images: Pa
     assert Path(begun.value.path()).read_bytes() == (images / PICTURE).read_bytes()
 
 
+def test_where_copying_is_refused_that_is_told(console: Console, images: Path) -> None:
+    page = console.sign_in()
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')) }")
+    page.evaluate("() => { document.execCommand = () => false }")
+    console.read(images / PICTURE)
+    page.get_by_role("button", name="Copy as Markdown").click()
+    expect(page.get_by_role("alert")).to_contain_text("copy it by hand")
+
+
 def test_a_pasted_screenshot_is_read(console: Console, images: Path) -> None:
     """From the system's clipboard, by Ctrl-V."""
     page = console.sign_in()
@@ -210,6 +219,7 @@ def test_another_host_name_without_tls_serves_too(new_console: Any, product: Any
         await_picture(page)
         page.get_by_role("button", name="Copy as Markdown").click()
         expect(page.locator(".notice.good")).to_be_visible()
+        expect(page.get_by_role("button", name="Copy as Markdown")).to_be_focused()
         console.go("webhooks")
         description = page.get_by_label("Description")
         description.focus()

@@ -14,6 +14,8 @@ def test_an_endpoint_is_made_tested_sent_to_again_rotated_and_deleted(console: C
     page.get_by_role("button", name="Add endpoint").click()
     secret = page.get_by_label("Secret", exact=True).input_value()
     assert secret.startswith("whsec_")
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("dialog").get_by_role("status")).to_have_text("The secret is on the clipboard.")
     page.get_by_role("button", name="I have kept it").click()
     expect(page.locator("h1")).to_have_text(url)
     assert secret not in page.content()
