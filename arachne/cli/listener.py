@@ -4,7 +4,8 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar, Self
 
@@ -33,12 +34,12 @@ def check_forwarding(url: str) -> None:
         raise SetupError(f"--forward-to is {url!r}, no http:// or https:// URL. Write it whole: http://127.0.0.1:3000/")
 
 
-def await_end(ended: threading.Event) -> None:
-    """Return once it is set, by SIGINT or SIGTERM at the latest."""
+@contextmanager
+def ended_by_signals(ended: threading.Event) -> Iterator[None]:
+    """A block in which SIGINT and SIGTERM set this."""
     former = {one: signal.signal(one, lambda *_: ended.set()) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while not ended.wait(1.0):  # a wait without end is not interrupted by signals everywhere
-            pass
+        yield
     finally:
         for one, handler in former.items():
             signal.signal(one, handler)
@@ -81,6 +82,11 @@ class Listener:
         self._secrets = secrets
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
         self._thread.start()
+
+    def wait(self) -> None:
+        """Return once it has ended."""
+        while not self.ended.wait(1.0):  # a wait without end is not interrupted by signals everywhere
+            pass
 
     def __enter__(self) -> Self:
         return self

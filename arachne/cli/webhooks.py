@@ -189,7 +189,7 @@ def listen(
     endpoint for itself, takes jobs' own webhooks as well, and deletes the endpoint at the end. What is not genuine is
     answered with 400, and why goes to stderr. With --json a line holds the event's JSON and its message_id.
     """
-    from arachne.cli.listener import Listener, await_end, check_forwarding
+    from arachne.cli.listener import Listener, check_forwarding, ended_by_signals
     from arachne.client import ClientSettings
 
     settings = ClientSettings.load()
@@ -197,8 +197,9 @@ def listen(
         check_forwarding(forward_to)
     with Listener(port, forward_to=forward_to, as_json=json) as listener, _secrets(settings, listener.url) as secrets:
         listener.start(secrets)
-        say(f"Listening on {listener.url}")
-        await_end(listener.ended)
+        with ended_by_signals(listener.ended):  # before it says that it listens: whoever waits for that may end it then
+            say(f"Listening on {listener.url}")
+            listener.wait()
     if listener.lost is not None:
         raise listener.lost
 
@@ -222,7 +223,24 @@ def _secrets(settings: "ClientSettings", url: str) -> Iterator[list[str]]:
         try:
             yield [str(made["secret"]), str(remote.call("GET", f"{_PATH}/default/secret")["secret"])]
         finally:
-            remote.call("DELETE", f"{_PATH}/{made['endpoint_id']}")
+            _take_away(remote, str(made["endpoint_id"]))
+
+
+def _take_away(remote: "Client", endpoint_id: str) -> None:
+    """The endpoint is gone.
+
+    Raises:
+        ArachneError: it is not, and that was said.
+    """
+    from arachne.errors import ArachneError, NotFound
+
+    try:
+        remote.call("DELETE", f"{_PATH}/{endpoint_id}")
+    except NotFound:
+        pass  # somebody else has removed it
+    except ArachneError:
+        say(f"The endpoint is left: `arachne webhooks remove {endpoint_id}` removes it.")
+        raise
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,7 @@ import pytest
 import respx
 from standardwebhooks import Webhook
 
-from arachne.cli import listener as listening
+from arachne.cli import webhooks
 from arachne.cli.listener import MAX_BODY_BYTES, Listener
 from arachne.signatures.signing import new_secret, sign
 from tests.cli.conftest import problem
@@ -133,9 +134,35 @@ def test_listening_without_a_secret(run: Run, service: respx.Router, monkeypatch
             answer = httpx.post(wanted["url"], content=EVENT, headers=headers_for(EVENT, secret), trust_env=False)
             assert answer.status_code == 204
 
-    monkeypatch.setattr(listening, "await_end", while_listening)
+    monkeypatch.setattr(Listener, "wait", while_listening)
     code, out, _ = run("webhooks", "listen", "--port", "0", "--json")
     assert (code, len(out.splitlines()), deleted.called) == (0, 2, True)
+
+
+@pytest.mark.parametrize(("answer", "status", "is_left"), [(404, 0, False), (403, 3, True), (503, 1, True)])
+def test_an_endpoint_that_can_not_be_taken_away_is_named(
+    run: Run, service: respx.Router, monkeypatch: pytest.MonkeyPatch, *, answer: int, status: int, is_left: bool
+) -> None:
+    """With what removes it, unless somebody did so already."""
+    monkeypatch.delenv("ARACHNE_WEBHOOK_SECRET", raising=False)
+    monkeypatch.setattr(Listener, "wait", lambda _: None)
+    codes = {404: "not_found", 403: "insufficient_scope", 503: "unavailable"}
+    service.post("/api/webhooks").respond(201, json={"endpoint_id": "whe_1", "secret": SECRET})
+    service.get("/api/webhooks/default/secret").respond(json={"secret": OTHER})
+    service.delete("/api/webhooks/whe_1").respond(answer, json=problem(answer, codes[answer]))
+    code, out, err = run("webhooks", "listen", "--port", "0")
+    assert (code, out, "webhooks remove whe_1" in err) == (status, "", is_left)
+
+
+def test_listening_may_be_ended_once_it_says_that_it_listens(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whoever waits for that line, however soon."""
+    monkeypatch.setenv("ARACHNE_WEBHOOK_SECRET", SECRET)
+    monkeypatch.setattr(webhooks, "say", lambda _: signal.raise_signal(signal.SIGINT))
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs have it ignored
+    try:
+        assert run("webhooks", "listen", "--port", "0")[:2] == (0, "")
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 def test_listener_takes_what_is_genuine(receiver: Listener, capsys: pytest.CaptureFixture[str]) -> None:
