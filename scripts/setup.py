@@ -67,22 +67,34 @@ def fingerprint(locks: tuple[str, ...]) -> str:
 
 
 def starts(python: Path) -> bool:
-    """Whether this interpreter runs, is new enough, and belongs to the environment's present place."""
+    """Whether this interpreter runs, is new enough, and belongs to the environment's present place.
+
+    Raises:
+        SetupError: that can't be told, as the machine is too busy.
+    """
     check = "import sys; print(sys.prefix if sys.version_info >= (3, 11) else '')"
     try:
         done = subprocess.run([python, "-I", "-c", check], capture_output=True, text=True, check=False, timeout=60)
     except OSError:
         return False
+    except subprocess.TimeoutExpired:
+        raise SetupError(f"{python} does not start within a minute. Try again on a less busy machine.") from None
     return done.stdout.strip() == str(VENV)
 
 
 def set_up(locks: tuple[str, ...]) -> None:
-    """`.venv` holds the packages of these locks and this project, editable."""
+    """`.venv` holds the packages of these locks and this project, editable.
+
+    Raises:
+        SetupError: it can't be made.
+    """
     say("Setting up .venv with the pinned packages; the first time takes a minute or two.")
     STAMP.unlink(missing_ok=True)
     if not starts(PYTHON):
         shutil.rmtree(VENV, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", VENV], check=True)
+        made = subprocess.run([sys.executable, "-m", "venv", "--without-pip", VENV], check=False)
+        if made.returncode:
+            raise SetupError(f"{VENV} could not be made; the lines above say why. Then try again.")
     installer = find_installer()
     install(installer, ["--require-hashes", *(f"--requirement={ROOT / lock}" for lock in locks)])
     install(installer, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])

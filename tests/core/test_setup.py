@@ -23,14 +23,20 @@ def test_showing_the_service_takes_no_tools_of_development(tmp_path: Path, scrip
     assert (done.stdout.strip(), done.returncode) == (options, 3)
 
 
-@pytest.fixture
-def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module, in a checkout of its own whose Python starts."""
+def load() -> ModuleType:
+    """The module."""
     spec = importlib.util.spec_from_file_location("checkout_setup", SCRIPTS / "setup.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module, in a checkout of its own whose Python starts."""
+    module = load()
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module, "STAMP", tmp_path / "stamp")
     monkeypatch.setattr(module, "starts", lambda _: True)
@@ -70,3 +76,26 @@ def test_an_interrupted_set_up_says_so(
     assert setup.main() == 130
     assert capsys.readouterr().err == "Interrupted. The next start goes on.\n"
     assert not setup.STAMP.exists()
+
+
+def test_an_environment_that_can_not_be_made_is_told(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a sentence after what the program that makes it said, and with the exit code for it."""
+    monkeypatch.setattr(setup, "starts", lambda _: False)
+    monkeypatch.setattr(setup, "VENV", setup.ROOT / ".venv")
+    monkeypatch.setattr(setup.sys, "executable", "false")
+    assert setup.main() == setup.SETUP_STATUS
+    assert capsys.readouterr().err.splitlines()[-1].endswith("say why. Then try again.")
+
+
+def test_a_busy_machine_costs_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose Python doesn't start in time is not taken for broken, and made anew."""
+
+    def start(*_: object, **__: object) -> None:
+        raise subprocess.TimeoutExpired("python", 60)
+
+    module = load()
+    monkeypatch.setattr(module.subprocess, "run", start)
+    with pytest.raises(module.SetupError, match="less busy"):
+        module.starts(Path("python"))
