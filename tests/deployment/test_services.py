@@ -100,7 +100,7 @@ def test_services_run_as_composed(composed: Composed) -> None:
     assert not any(composed.is_healthy(name) for name in PARTS)
     with running(composed) as parts:
         for name in PARTS:
-            eventually(lambda name=name: composed.is_healthy(name), 120)
+            eventually(lambda name=name: composed.is_healthy(name), pause_s=0.5)
         for name, process in parts.items():
             process.send_signal(signal.SIGSTOP)
             assert not composed.is_healthy(name, timeout_s=1), name
