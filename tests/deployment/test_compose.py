@@ -136,6 +136,11 @@ def test_the_image_has_what_services_are_given() -> None:
     assert f"VOLUME {data_dir}\n" in dockerfile
 
 
+def test_any_user_may_run_the_image() -> None:
+    """Settings look for `.env` where they are run: a user's home, which only that user may enter, ends all others."""
+    assert not re.search(r"WORKDIR|--create-home", (ROOT / "Dockerfile").read_text())
+
+
 def test_it_is_what_the_compose_specification_allows() -> None:
     """Source: the Compose specification's own schema, as check-jsonschema carries it."""
     line = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", "vendor.compose-spec"]
