@@ -11,6 +11,7 @@ from arachne.cli.extract_journal import Identity, Journal, Parcel
 from arachne.cli.extract_output import Sink
 from arachne.cli.extract_parcels import Shipment, pack, resume
 from arachne.cli.extract_progress import Display
+from arachne.cli.output import shown
 from arachne.client import AsyncClient, ClientSettings, Extracted, Source, Submission, Terms, Upload
 from arachne.client.run import unwrap
 from arachne.errors import AccountQueueFull, ArachneError, Gone, NotFound, QueueFull, QuotaExceeded, RateLimited
@@ -18,7 +19,7 @@ from arachne.schemas.queries import Format
 from arachne.schemas.submission import SubmissionTerms
 
 _PARCELS_AT_ONCE, _SENT_AT_ONCE, _DOCUMENTS_AT_ONCE = 8, 2, 4
-_FULL_S = 5.0  # until a full queue that names no time is tried again
+_FULL_S, _LONGEST_S = 5.0, 3600.0  # until a service that takes no more is asked again
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class RemoteRun:
         self._terms = cast("Terms", order.terms.options.model_dump(exclude_defaults=True))
         self._terms["metadata"] = order.terms.metadata
         self._sent: set[int] = set()
+        self._waits = False
         self.failed = 0
         self.jobs: dict[str, None] = {}
 
@@ -142,7 +144,7 @@ class RemoteRun:
             except (AccountQueueFull, QueueFull, RateLimited) as full:
                 if not self._sent:
                     raise
-                await asyncio.sleep(full.retry_after_s or _FULL_S)
+                await self._stand_by(full)
             except QuotaExceeded as refused:  # what was accepted before is read all the same
                 if not self._sent:
                     raise
@@ -151,6 +153,13 @@ class RemoteRun:
                 return
             else:
                 return
+
+    async def _stand_by(self, full: ArachneError) -> None:
+        """Nothing, once it is time to ask again; whoever sits there is told once why it takes so long."""
+        if not self._waits:
+            self._waits = True
+            self._shown.say(shown(f"arachne: The service takes no more for now, and is asked again: {full.message}"))
+        await asyncio.sleep(min(full.retry_after_s or _FULL_S, _LONGEST_S))
 
     def _source(self, number: int) -> Source:
         one = self._order.images[number]

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -40,11 +40,11 @@ def test_too_many_tokens_are_waited_for_and_one_is_enough(run: Run, monkeypatch:
 
 
 class Sparing:
-    """A service that takes a job and, once somebody waits for that, refuses all others while `is_full`."""
+    """A service that takes a job and, once somebody waits for that, refuses so many others."""
 
-    def __init__(self, code: str, status: int) -> None:
-        self.refusal = httpx2.Response(status, json=problem(status, code))
-        self.is_full = True
+    def __init__(self, code: str, status: int, *, refusals: int, **headers: str) -> None:
+        self.refusal = httpx2.Response(status, json=problem(status, code), headers=headers)
+        self.refusals = refusals
         self.jobs: list[Sequence[str]] = []
         self._followed = asyncio.Event()
 
@@ -58,34 +58,63 @@ class Sparing:
         return httpx2.Response(200, json={"status": "ok"})
 
     async def _take(self, names: Sequence[str]) -> httpx2.Response:
-        if self.jobs and self.is_full:
+        if self.jobs and self.refusals:
+            self.refusals -= 1
             await self._followed.wait()
             return self.refusal
         self.jobs.append(names)
         return httpx2.Response(202, json=make_job(f"job_{len(self.jobs) - 1}", names, finished=False))
 
 
-def test_a_quota_that_ends_in_the_middle_costs_nothing_of_what_was_taken(
-    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+Make = Callable[[Sparing], tuple[set[str], Sequence[str]]]
+
+
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Make:
+    """Makes pictures for more than one parcel, whose names it gives with the words of a command that sends them."""
+
+    def make(service: Sparing) -> tuple[set[str], Sequence[str]]:
+        (tmp_path / "shots").mkdir()
+        names = {f"{number:02}" for number in range(MAX_IMAGES + 10)}
+        for name in names:
+            (tmp_path / "shots" / f"{name}.png").write_bytes(png((int(name), 1, 2)))
+        for name, value in {"ARACHNE_URL": "http://service.example", "ARACHNE_TOKEN": "t"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        monkeypatch.setattr(
+            extract_remote, "AsyncClient", partial(AsyncClient, transport=httpx2.MockTransport(service))
+        )
+        return names, ("extract", "shots", "--format", "txt", "--out", "read")
+
+    return make
+
+
+def test_a_quota_that_ends_in_the_middle_costs_nothing_of_what_was_taken(run: Run, order: Make, tmp_path: Path) -> None:
     """That is read and written; the others fail with the service's word, and the same command sends them alone."""
-    service = Sparing("quota_exceeded", 403)
-    (tmp_path / "shots").mkdir()
-    names = {f"{number:02}" for number in range(MAX_IMAGES + 10)}
-    for name in names:
-        (tmp_path / "shots" / f"{name}.png").write_bytes(png((int(name), 1, 2)))
-    for name, value in {"ARACHNE_URL": "http://service.example", "ARACHNE_TOKEN": "t"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(extract_remote, "AsyncClient", partial(AsyncClient, transport=httpx2.MockTransport(service)))
-    words = ("extract", "shots", "--format", "txt", "--out", "read")
+    service = Sparing("quota_exceeded", 403, refusals=1)
+    names, words = order(service)
     code, out, err = run(*words)
     taken = {name.removesuffix(".png") for name in service.jobs[0]}
     assert (code, out, len(service.jobs), len(taken) in {10, MAX_IMAGES}) == (1, "", 1, True)
     assert {path.stem for path in (tmp_path / "read").iterdir()} == taken
     told = re.findall(r"shots/(\d\d)\.png: quota_exceeded: ", err)
     assert (set(told), len(err.splitlines())) == (names - taken, len(names - taken))
-    service.is_full = False
     assert run(*words) == (0, "", "")
     assert {path.stem for path in (tmp_path / "read").iterdir()} == names
     assert sorted(name for job in service.jobs for name in job) == sorted(f"{name}.png" for name in names)
+
+
+def test_a_service_that_takes_no_more_for_a_while_is_waited_for(
+    run: Run,
+    order: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long it asks for; why it takes so long is said once."""
+    monkeypatch.setattr(extract_remote, "_LONGEST_S", 0.01)
+    service = Sparing("rate_limited", 429, refusals=3, **{"Retry-After": "86400"})
+    names, words = order(service)
+    code, out, err = run(*words)
+    assert (code, out, len(err.splitlines()), "takes no more for now" in err) == (0, "", 1, True)
+    assert {path.stem for path in (tmp_path / "read").iterdir()} == names
+    assert service.refusals == 0
