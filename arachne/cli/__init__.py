@@ -27,7 +27,7 @@ from arachne.cli import (
 from arachne.cli.output import complain
 from arachne.errors import ArachneError, OutputLost, SetupError
 
-FAILED, SETUP, INTERRUPTED = 1, 3, 130
+FAILED, USAGE, SETUP, INTERRUPTED = 1, 2, 3, 130
 
 app = typer.Typer(
     name="arachne",
@@ -78,11 +78,28 @@ def main() -> None:
     except ArachneError as error:
         complain(error)
         sys.exit(FAILED)
+    except UnicodeEncodeError as error:
+        complain(_not_text(error))
+        sys.exit(USAGE)
     except ModuleNotFoundError as error:
         complain(_lacking(error))
         sys.exit(SETUP)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def _not_text(error: UnicodeEncodeError) -> SetupError:
+    """Which word of the command has bytes that are no text: files may be called so, and nothing else.
+
+    Raises:
+        UnicodeEncodeError: none has, and it is a fault of ours.
+    """
+    for word in sys.argv[1:]:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            return SetupError(f"{word!r} is no text, as only names of files may be.")
+    raise error
 
 
 def _lacking(error: ModuleNotFoundError) -> SetupError:

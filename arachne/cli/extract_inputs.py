@@ -1,6 +1,7 @@
 """The images that files, folders, patterns, URLs and `-` on a command line stand for."""
 
 import codecs
+import errno
 import hashlib
 import os
 import stat
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from arachne.cli.extract_patterns import is_folder, is_pattern, match
@@ -112,8 +114,8 @@ def read_list(file: str) -> list[str]:
         SetupError: it can't be read.
     """
     try:
-        data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
-    except (OSError, AttributeError) as error:
+        data = _stdin().read() if file == STDIN else Path(file).read_bytes()
+    except OSError as error:
         raise SetupError(f"The list {file} can't be read: {error}.") from None
     lines = data.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").split(b"\n")
     return [os.fsdecode(line) for line in lines if line.strip()]
@@ -170,11 +172,22 @@ def _look_at(name: str, apart_from: Path | None) -> Iterator[Input]:
             yield Input(name, None if stat.S_ISREG(mode) else FetchFailed("It is neither a file nor a folder."))
 
 
+def _stdin() -> BinaryIO:
+    """Standard input's bytes.
+
+    Raises:
+        OSError: it is closed.
+    """
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "it is closed")
+    return sys.stdin.buffer
+
+
 def _read_stdin() -> Input:
     try:
-        data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
-    except (OSError, AttributeError) as error:
-        raise SetupError(f"Stdin can't be read: {error}. Pipe an image into it.") from None
+        data = _stdin().read(MAX_STDIN_BYTES + 1)
+    except OSError as error:
+        raise SetupError(f"Stdin can't be read: {error.strerror}. Pipe an image into it.") from None
     if not data:
         return Input(STDIN, FetchFailed("Nothing came on stdin. Pipe an image into it."))
     if len(data) > MAX_STDIN_BYTES:

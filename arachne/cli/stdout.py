@@ -51,7 +51,7 @@ def checked() -> Iterator[None]:
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Stdout(former.fileno(), "wb", closefd=False)),
         encoding=former.encoding,
-        errors=former.errors,
+        errors="backslashreplace" if former.errors == "strict" else former.errors,  # rather than nothing at all
         line_buffering=former.line_buffering,
         write_through=former.write_through,
     )

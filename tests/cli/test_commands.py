@@ -190,6 +190,16 @@ def test_a_file_of_settings_that_is_no_text(run: Run, tmp_path: Path, words: tup
     assert ".env" in err
 
 
+def test_a_word_that_is_no_text_is_wrong_usage(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only names of files may have such bytes; nothing is sent."""
+    monkeypatch.setenv("ARACHNE_TOKEN", "t")
+    monkeypatch.setenv("ARACHNE_URL", "http://127.0.0.1:9")
+    for words in (("webhooks", "add", "\udcff"), ("webhooks", "test", "a\udcff")):
+        code, out, err = run(*words)
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "\\udcff" in err
+
+
 def test_an_empty_name_is_no_folder(run: Run, tmp_path: Path) -> None:
     """As of a variable that is not set: nothing is written to the working folder."""
     for words in (("up", "--data-dir", ""), ("extract", "a.png", "--out", ""), ("doctor", "--data-dir", "")):

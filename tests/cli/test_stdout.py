@@ -48,6 +48,14 @@ def test_a_full_disk_is_told(words: list[str]) -> None:
     assert (code, line.startswith("arachne: "), os.strerror(28) in line) == (1, True, True)
 
 
+def test_a_terminal_of_another_alphabet_is_written_to() -> None:
+    """With the codes of what it can't show."""
+    line = [sys.executable, "-P", "-m", "arachne", "extract", "--help"]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(line, capture_output=True, env=environment, check=True, timeout=120)
+    assert b"FILE|URL\\u2026" in done.stdout
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=["version", "help", "extract"])
 def test_a_reader_who_wants_no_more_is_left_in_peace(words: list[str]) -> None:
     with unread() as pipe:
