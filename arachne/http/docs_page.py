@@ -12,8 +12,10 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1c1c1c }
 h2 { margin: 2.5rem 0 .5rem } h3 { font: 600 1rem ui-monospace, monospace; margin: 1.5rem 0 .2rem }
 code, pre { font: .9em ui-monospace, monospace } pre { background: #f3f3f3; padding: .6rem; overflow: auto }
-p { margin: .2rem 0 } table { border-collapse: collapse } td { padding: .1rem 1rem .1rem 0; vertical-align: top }
-summary { cursor: pointer } nav a { margin-right: 1rem }
+h3, p { overflow-wrap: anywhere } p { margin: .2rem 0 }
+table { border-collapse: collapse; display: block; overflow: auto }
+td { padding: .1rem 1rem .1rem 0; vertical-align: top }
+summary { cursor: pointer } nav { display: flex; flex-wrap: wrap; gap: 0 1rem }
 @media (prefers-color-scheme: dark) {
     body { background: #161616; color: #e8e8e8 } a { color: #9bf } pre { background: #242424 }
 }
@@ -27,13 +29,14 @@ def render(document: Node) -> str:
     tags = list(dict.fromkeys(one["tags"][0] for _, _, one in _operations(document)))
     links = "".join(f'<a href="#{tag}">{tag}</a>' for tag in tags)
     sections = "".join(_section(document, tag) for tag in tags)
-    models = "".join(_model(name, one) for name, one in document["components"]["schemas"].items())
+    schemas = "".join(_schema(name, one) for name, one in document["components"]["schemas"].items())
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Arachne API</title><style>{_STYLE}</style>'
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>Arachne API</title><style>{_STYLE}</style>"
         f"<h1>Arachne API</h1><p>Version {escape(document['info']['version'])}. "
         "The machine-readable description is <a href='/openapi.json'>openapi.json</a>. "
         "Get a token from <code>POST /api/auth/token</code> and send it as <code>Authorization: Bearer TOKEN</code>."
-        f'</p><nav>{links}<a href="#models">models</a></nav>{sections}<h2 id="models">models</h2>{models}</html>'
+        f'</p><nav>{links}<a href="#schemas">schemas</a></nav>{sections}<h2 id="schemas">schemas</h2>{schemas}</html>'
     )
 
 
@@ -99,10 +102,10 @@ def _resolve(document: Node, node: Node) -> Node:
 
 
 def _type(schema: Node) -> str:
-    """A schema in few words: a link to a model, a type with its bounds, or a list of what it may be."""
+    """A schema in few words: a link to another schema, a type with its bounds, or a list of what it may be."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[1]
-        return f'<a href="#model-{escape(name)}">{escape(name)}</a>'
+        return f'<a href="#schema-{escape(name)}">{escape(name)}</a>'
     for word in ("anyOf", "allOf", "oneOf"):
         if word in schema:
             return " or ".join(_type(one) for one in schema[word])
@@ -113,7 +116,7 @@ def _type(schema: Node) -> str:
     return escape(str(schema.get("format", schema.get("type", ""))))
 
 
-def _model(name: str, schema: Node) -> str:
+def _schema(name: str, schema: Node) -> str:
     needed = schema.get("required", ())
     rows = "".join(
         f"<tr><td><code>{escape(member)}</code><td>{_type(one)}<td>{'needed' if member in needed else ''}"
@@ -121,7 +124,7 @@ def _model(name: str, schema: Node) -> str:
         for member, one in schema.get("properties", {}).items()
     )
     told = _prose(schema.get("description", ""))
-    return f'<h3 id="model-{escape(name)}">{escape(name)}</h3><p>{told}</p><table>{rows}</table>'
+    return f'<h3 id="schema-{escape(name)}">{escape(name)}</h3><p>{told}</p><table>{rows}</table>'
 
 
 def _default(schema: Node) -> str:

@@ -33,6 +33,12 @@ async def test_the_page_is_open_and_says_what_it_may_do(shared: Service) -> None
         assert answer.content == PAGE
 
 
+async def test_the_service_s_bare_address_leads_to_the_page(shared: Service) -> None:
+    """Which is what one opens who was told no more."""
+    answer = await shared.client.get("/")
+    assert (answer.status_code, answer.headers["location"]) == (307, "/console")
+
+
 @pytest.mark.parametrize("path", ASSETS, ids=lambda path: path.name)
 async def test_each_file_comes_with_its_type_and_is_asked_for_once(shared: Service, path: Path) -> None:
     """As itself, and as 304 to whoever has it already, so that a new version is never mixed with an old one."""

@@ -147,12 +147,15 @@ async def test_the_page_names_every_route_and_loads_nothing_from_elsewhere(share
     assert "default-src 'none'" in response.headers["content-security-policy"]
     assert "unsafe" not in response.headers["content-security-policy"]
     loaded = re.sub(r"<pre>.*?</pre>", "", response.text, flags=re.DOTALL)  # examples name URLs
-    assert not re.search(r"<script|https?://|<link|<img|style=|on\w+=", loaded)
+    assert not re.search(r"<script|https?://|<link|<img|style=|\son\w+=", loaded)
     [style] = re.findall(r"<style>(.*?)</style>", response.text, flags=re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"'sha256-{digest}'" in response.headers["content-security-policy"]
     for resource in all_resources():
         assert resource.path in response.text
+    ids = re.findall(r' id="([^"]+)"', response.text)
+    assert len(set(ids)) == len(ids)
+    assert set(re.findall(r'href="#([^"]+)"', response.text)) <= set(ids)
 
 
 @pytest.mark.asyncio(loop_scope="function")

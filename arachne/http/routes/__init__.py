@@ -50,5 +50,5 @@ def all_resources() -> list[Resource]:
 
 
 def undescribed_resources() -> list[Resource]:
-    """Paths that are answered besides and are no part of the API: what the console's page loads."""
+    """Paths that are answered besides and are no part of the API: the way to the console, and what its page loads."""
     return list(console.FILES)

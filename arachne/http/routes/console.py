@@ -75,10 +75,27 @@ def _serve(path: str, file: _File, summary: str) -> Resource:
     )
 
 
+async def _lead(_: Request, __: Parts) -> Response:
+    """The console's address, for browsers that were given the service's alone."""
+    return Response(status_code=307, headers={"Location": PATH})
+
+
 _FILES = {path.name: _read(path) for path in sorted(FOLDER.iterdir())}
 RESOURCES = (_serve(PATH, _FILES["index.html"], "The console, a page to send screenshots and see what was read"),)
 FILES = (
+    Resource(
+        "/",
+        {
+            "GET": Operation(
+                _lead,
+                "Leads to the console",
+                scope=None,
+                policy=None,
+                answers={307: Answer("The console is there", headers=("Location",))},
+            )
+        },
+    ),
     _serve(f"{PATH}/", _FILES["index.html"], "The console, under its other name"),
     *(_serve(f"{PATH}/{name}", file, "A file of the console") for name, file in _FILES.items() if name != "index.html"),
 )
-"""What the page loads: no part of the API, so not described with it."""
+"""What leads to the page and what it loads: no part of the API, so not described with it."""

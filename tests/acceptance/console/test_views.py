@@ -1,5 +1,6 @@
 """Every view of the console: for everybody, on every screen, in light and dark."""
 
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -159,6 +160,18 @@ def test_all_of_it_works_without_a_pointer(console: Console, images: Path) -> No
     tab_to(page, "#sign-out", key="Shift+Tab")
     press("Enter")
     expect(page.get_by_label("Client id")).to_be_focused()
+
+
+def test_the_description_is_no_wider_than_a_phone(new_console: Any) -> None:
+    """It is the console's neighbour, to which the service's bare address leads."""
+    with new_console(viewport=PHONE) as console:
+        page = console.open()
+        page.goto(page.url.partition("/console")[0])
+        expect(page).to_have_url(re.compile("/console$"))
+        page.goto(page.url.replace("/console", "/docs"))
+        expect(page.locator("h1")).to_have_text("Arachne API")
+        assert page.locator("meta[name=viewport]").count() == 1  # without it a phone shows it as wide as a desktop
+        assert page.evaluate(_OVERHANG) <= 0
 
 
 def tab_to(page: Page, selector: str, key: str = "Tab") -> None:
