@@ -67,7 +67,7 @@ def main() -> None:
     """Run the command line; errors of ours become a line on stderr and an exit code."""
     try:
         with stdout.checked():
-            app()
+            app(prog_name="arachne")  # also where it runs as `python -m arachne`
     except SetupError as error:
         complain(error)
         sys.exit(SETUP)
