@@ -1,15 +1,18 @@
 """`arachne usage`: what was used, and what is due for a month; of one's own account, or for the operator of all."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from arachne.cli.options import DataDir, Json, load, validate
 from arachne.cli.output import print_csv, print_json, print_record, print_rows
+
+if TYPE_CHECKING:
+    from arachne.cli.clients import Answer
 
 _EPILOG = """With ARACHNE_TOKEN, or ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET, the service at ARACHNE_URL is asked for
 one's own account. Without them, or with --account or --data-dir, the operator sees any account in the database."""
@@ -67,14 +70,14 @@ def statement(
     """Show what is due for a month: a line for each kind of image and price, summed and rounded once."""
     month = month or f"{datetime.now(UTC):%Y-%m}"
     told = _state(month, account, data_dir) if _is_operator(account, data_dir) else _ask_statement(month)
-    lines = told["lines"]
-    assert isinstance(lines, list)
+    lines = told.rows("lines")
     if json:
         print_json(told)
     elif csv:
         own = {name: told[name] for name in ("account_id", "month", "currency")}
         total = {"kind": "total", "images": told["images"], "amount": told["amount_due"]}
-        print_csv([{**own, **line} for line in [*lines, total]], [*own, *_LINE])
+        listed = [{name: line[name] for name in _LINE} for line in lines]
+        print_csv([own | line for line in [*listed, total]], [*own, *_LINE])
     else:
         print_rows(lines, _LINE, as_json=False)
         print_record({name: value for name, value in told.items() if name != "lines"}, as_json=False)
@@ -86,17 +89,18 @@ def _is_operator(account: str | None, data_dir: Path | None) -> bool:
     return account is not None or data_dir is not None or not ClientSettings.load().has_credentials
 
 
-def _ask_sums(query: Mapping[str, str]) -> list[dict[str, object]]:
+def _ask_sums(query: Mapping[str, str]) -> Sequence[Mapping[str, object]]:
     from arachne.cli.clients import open_client
 
     with open_client() as remote:
         report = remote.call("GET", "/api/usage", params=query)
-    rows = report["data"]
-    assert isinstance(rows, list)
-    return [{**row, "currency": report["currency"]} for row in rows]
+    rows = report.rows("data")
+    for row in rows:
+        row["currency"] = report["currency"]
+    return rows
 
 
-def _sum_up(query: Mapping[str, str], account: str | None, data_dir: Path | None) -> list[dict[str, object]]:
+def _sum_up(query: Mapping[str, str], account: str | None, data_dir: Path | None) -> Sequence[Mapping[str, object]]:
     from arachne.cli.connection import database_on
     from arachne.schemas.queries import UsageQuery
     from arachne.usage import find_owner, list_usage
@@ -108,14 +112,15 @@ def _sum_up(query: Mapping[str, str], account: str | None, data_dir: Path | None
     return [row.model_dump(mode="json") for row in rows]
 
 
-def _ask_statement(month: str) -> dict[str, object]:
+def _ask_statement(month: str) -> "Answer":
     from arachne.cli.clients import open_client
 
     with open_client() as remote:
         return remote.call("GET", "/api/usage/statement", params={"month": month})
 
 
-def _state(month: str, account: str | None, data_dir: Path | None) -> dict[str, object]:
+def _state(month: str, account: str | None, data_dir: Path | None) -> "Answer":
+    from arachne.cli.clients import Answer
     from arachne.cli.connection import database_on
     from arachne.schemas.queries import StatementQuery
     from arachne.statement import make_statement
@@ -126,4 +131,5 @@ def _state(month: str, account: str | None, data_dir: Path | None) -> dict[str, 
         raise typer.BadParameter("Name the account, or set ARACHNE_TOKEN for your own.", param_hint="--account")
     with database_on(load(data_dir)) as database:
         owner = database.run(find_owner, account)
-        return database.run(make_statement, owner, date.fromisoformat(f"{month}-01")).model_dump(mode="json")
+        statement = database.run(make_statement, owner, date.fromisoformat(f"{month}-01"))
+        return Answer(statement.model_dump(mode="json"))

@@ -10,7 +10,8 @@ from arachne.cli.options import Json
 from arachne.cli.output import print_record, print_rows, say
 
 if TYPE_CHECKING:
-    from arachne.client import Client, ClientSettings
+    from arachne.cli.clients import Answer, Service
+    from arachne.client import ClientSettings
 
 _PATH = "/api/webhooks"
 _EPILOG = (
@@ -33,7 +34,9 @@ app = typer.Typer(
 Endpoint = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Id of the endpoint, whe_….")]
 Message = Annotated[str, typer.Argument(metavar="MESSAGE", help="Id of the event, msg_….")]
 Events = Annotated[list[str] | None, typer.Option("--event", help="Such as 'job.*'; may be repeated.")]
-DeliveryColumns = ["message_id", "event", "status", "attempt_count", "next_attempt_at", "reason", "created_at"]
+_COLUMNS = ["endpoint_id", "url", "events", "enabled", "disabled_reason"]
+_DELIVERY = ["message_id", "event", "status", "attempt_count", "next_attempt_at", "reason", "created_at"]
+_ATTEMPT = ["number", "at", "cause", "status_code", "ms", "failure", "response"]
 
 
 @app.command()
@@ -56,8 +59,8 @@ def list_all(json: Json = False) -> None:
     """List the endpoints, oldest first."""
     with _connected() as remote:
         rows = list(remote.every(_PATH))
-    shown = rows if json else [row | {"events": _joined(row["events"])} for row in rows]
-    print_rows(shown, ["endpoint_id", "url", "events", "enabled", "disabled_reason"], as_json=json)
+    shown = rows if json else [{name: _joined(row[name]) for name in _COLUMNS} for row in rows]
+    print_rows(shown, _COLUMNS, as_json=json)
     if not rows:
         say("There are none: `arachne webhooks add URL` makes one, `arachne webhooks listen` tries it here.")
 
@@ -81,7 +84,7 @@ def change(
         raise typer.BadParameter("Say what: --url, --event, --description, --enable or --disable.")
     with _connected() as remote:
         changed = remote.call("PATCH", f"{_PATH}/{_segment(endpoint)}", json=changes)
-    shown = changed if json else _pick(changed, "endpoint_id", "url", "events", "enabled", "disabled_reason")
+    shown = changed if json else _pick(changed, *_COLUMNS)
     print_record(shown, as_json=json)
 
 
@@ -138,9 +141,8 @@ def deliveries(
             return
         wanted: dict[str, str | int] = {"limit": limit}
         wanted |= {name: value for name, value in (("status", status), ("event", event)) if value is not None}
-        rows = remote.call("GET", path, params=wanted)["data"]
-    assert isinstance(rows, list)
-    print_rows(rows, DeliveryColumns, as_json=json)
+        rows = remote.call("GET", path, params=wanted).rows("data")
+    print_rows(rows, _DELIVERY, as_json=json)
 
 
 @app.command()
@@ -149,7 +151,7 @@ def redeliver(endpoint: Endpoint, message: Message, json: Json = False) -> None:
     path = f"{_PATH}/{_segment(endpoint)}/deliveries/{_segment(message)}/redeliver"
     with _connected() as remote:
         delivery = remote.call("POST", path)
-    print_record(delivery if json else _pick(delivery, *DeliveryColumns), as_json=json)
+    print_record(delivery if json else _pick(delivery, *_DELIVERY), as_json=json)
 
 
 @app.command()
@@ -166,8 +168,7 @@ def recover(
     asked = {name: value for name, value in wanted.items() if value is not None}
     with _connected() as remote:
         found = remote.call("POST", f"{_PATH}/{_segment(endpoint)}/recover", json=asked)
-    rows = found["data"]
-    assert isinstance(rows, list)
+    rows = found.rows("data")
     if json:
         print_record(found, as_json=True)
     else:
@@ -226,7 +227,7 @@ def _secrets(settings: "ClientSettings", url: str) -> Iterator[list[str]]:
             _take_away(remote, str(made["endpoint_id"]))
 
 
-def _take_away(remote: "Client", endpoint_id: str) -> None:
+def _take_away(remote: "Service", endpoint_id: str) -> None:
     """The endpoint is gone.
 
     Raises:
@@ -244,21 +245,21 @@ def _take_away(remote: "Client", endpoint_id: str) -> None:
 
 
 @contextmanager
-def _connected() -> "Iterator[Client]":
+def _connected() -> "Iterator[Service]":
     from arachne.cli.clients import open_client
 
     with open_client() as remote:
         yield remote
 
 
-def _show_delivery(delivery: dict[str, object], *, as_json: bool) -> None:
+def _show_delivery(delivery: "Answer", *, as_json: bool) -> None:
     if as_json:
         print_record(delivery, as_json=True)
         return
-    print_record(_pick(delivery, *DeliveryColumns), as_json=False)
-    attempts = delivery["attempts"]
-    assert isinstance(attempts, list)
-    print_rows(attempts, ["number", "at", "cause", "status_code", "ms", "failure", "response"], as_json=False)
+    print_record(_pick(delivery, *_DELIVERY), as_json=False)
+    print_rows(
+        delivery.rows("attempts"), ["number", "at", "cause", "status_code", "ms", "failure", "response"], as_json=False
+    )
 
 
 def _pick(record: dict[str, object], *names: str) -> dict[str, object]:

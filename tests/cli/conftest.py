@@ -12,7 +12,6 @@ import respx
 
 from arachne import cli, logs
 from arachne.cli import clients
-from arachne.client import Client
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -63,7 +62,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.Router]:
     monkeypatch.setenv("ARACHNE_URL", url)
     monkeypatch.setenv("ARACHNE_TOKEN", "a-token")
     with respx.mock(base_url=url, assert_all_called=False) as router:
-        monkeypatch.setattr(clients, "Client", partial(Client, transport=Routed(router)))
+        monkeypatch.setattr(clients, "Service", partial(clients.Service, transport=Routed(router)))
         monkeypatch.setattr(clients, "MAX_WAIT_S", 0)
         yield router
 
