@@ -273,6 +273,6 @@ def _joined(value: object) -> object:
 
 def _segment(given: str) -> str:
     """An id as one segment of a path, whatever is in it."""
-    from urllib.parse import quote
+    from arachne.client.paths import segment
 
-    return quote(given, safe="")
+    return segment(given)

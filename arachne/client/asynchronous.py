@@ -12,12 +12,13 @@ import httpx2
 from arachne.client.connection import Call, Connection, Params
 from arachne.client.exchange import Exchange
 from arachne.client.gathering import gather, pages
+from arachne.client.paths import JOBS, job_path
 from arachne.client.results import Extracted, ProgressListener, Submission, make_extracted
 from arachne.client.run import Run, unwrap
 from arachne.client.settings import ClientSettings
 from arachne.client.sources import Source, find_items
 from arachne.client.terms import Terms
-from arachne.client.watching import JOBS, Watcher
+from arachne.client.watching import Watcher
 from arachne.client.webhook_endpoints import AsyncWebhooks
 from arachne.errors import Unfinished
 from arachne.schemas.job import JobStatus, JobSummary, JobView
@@ -145,7 +146,7 @@ class AsyncClient:
 
     async def job(self, job_id: str) -> JobView:
         """The job with its first hundred images, as it stands."""
-        return await self._exchange.fetch(JobView, "GET", f"{JOBS}/{job_id}")
+        return await self._exchange.fetch(JobView, "GET", job_path(job_id))
 
     def jobs(
         self, *, status: JobStatus | None = None, created_after: datetime | None = None
@@ -172,23 +173,23 @@ class AsyncClient:
         params: dict[str, str | int] = {"format": format}
         if page is not None:
             params["page"] = page
-        return await self._exchange.content(f"{JOBS}/{job_id}/images/{index}/result", params)
+        return await self._exchange.content(f"{job_path(job_id)}/images/{index}/result", params)
 
     async def original(self, job_id: str, index: int = 0) -> bytes:
         """One image's bytes as they were sent."""
-        return await self._exchange.content(f"{JOBS}/{job_id}/images/{index}/original")
+        return await self._exchange.content(f"{job_path(job_id)}/images/{index}/original")
 
     async def cancel(self, job_id: str) -> JobView:
         """The job, all that was not finished cancelled."""
-        return await self._exchange.fetch(JobView, "POST", f"{JOBS}/{job_id}/cancel")
+        return await self._exchange.fetch(JobView, "POST", f"{job_path(job_id)}/cancel")
 
     async def delete(self, job_id: str) -> None:
         """Nothing: the job and all that came of it are erased."""
-        await self._exchange.call("DELETE", f"{JOBS}/{job_id}")
+        await self._exchange.call("DELETE", job_path(job_id))
 
     async def retry(self, job_id: str, include: Sequence[RetryKind] = ("failed", "cancelled")) -> JobView:
         """A new job of what went wrong."""
-        return await self._exchange.fetch(JobView, "POST", f"{JOBS}/{job_id}/retry", json={"include": list(include)})
+        return await self._exchange.fetch(JobView, "POST", f"{job_path(job_id)}/retry", json={"include": list(include)})
 
     async def events(self, after: str | None = None, limit: int = 50) -> EventList:
         """The account's next events after a cursor, and the cursor that comes after them."""

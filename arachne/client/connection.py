@@ -79,6 +79,7 @@ class Connection:
         endpoint = settings.token_url or f"{base_url}/api/auth/token"
         self._tokens = TokenSource(settings, endpoint, timeout=timeout, transport=transport)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def send(self, call: Call) -> httpx2.Response:
         """The answer, below 300 or 304, read whole.
@@ -118,7 +119,19 @@ class Connection:
         await self._tokens.close()
         await self._http.aclose()
 
+    def _check_loop(self) -> None:
+        """Nothing, where these connections are of the loop that runs: no other can use them.
+
+        Raises:
+            ClientError: they are of another.
+        """
+        loop = asyncio.get_running_loop()
+        if (self._loop or loop) is not loop:
+            raise ClientError("This client was used in another event loop. Make one in each, or use Client.")
+        self._loop = loop
+
     async def _insist(self, call: Call, *, streamed: bool) -> httpx2.Response:
+        self._check_loop()
         patience, renewed = Patience(self._max_wait_s), False
         while True:
             token = None

@@ -5,8 +5,9 @@ from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 
 from arachne.client.connection import Call, Connection, Params
+from arachne.client.paths import job_path
 from arachne.client.refusals import read_model
-from arachne.client.watching import DONE, JOBS, Watcher
+from arachne.client.watching import DONE, Watcher
 from arachne.schemas.job import ImageView, JobView
 
 _FEW = 3  # images that are asked for one by one; more come by pages
@@ -37,7 +38,7 @@ async def pages(connection: Connection, job_id: str) -> AsyncGenerator[ImageView
     cursor: str | None = None
     while True:
         params: Params = {"include": "results", **({"images_cursor": cursor} if cursor else {})}
-        job = read_model(JobView, await connection.send(Call("GET", f"{JOBS}/{job_id}", params=params)))
+        job = read_model(JobView, await connection.send(Call("GET", job_path(job_id), params=params)))
         for image in job.images:
             yield image
         cursor = job.images_next_cursor
@@ -53,4 +54,4 @@ async def _fetch(connection: Connection, job_id: str, wanted: AbstractSet[int]) 
                     yield image
         return
     for index in sorted(wanted):
-        yield read_model(ImageView, await connection.send(Call("GET", f"{JOBS}/{job_id}/images/{index}")))
+        yield read_model(ImageView, await connection.send(Call("GET", f"{job_path(job_id)}/images/{index}")))

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from arachne.client.connection import Call, Connection
+from arachne.client.paths import job_path
 from arachne.client.refusals import read_model, read_retry_after
 from arachne.client.stream import EventReader, StreamUnfitError
 from arachne.errors import ArachneError, MalformedRequest, RequestError, Unavailable, Unreachable
 from arachne.schemas.job import JobView
 
-JOBS = "/api/extract/image-jobs"
 LONG_POLL_S = 30
 _MAX_FAILED_POLLS = 2
 _POLL_S, _MAX_POLL_S = 1.0, 30.0
@@ -87,7 +87,7 @@ class Watcher:
         """What the job's resource says, None where that is nothing new; and when to ask again, seconds."""
         call = Call(
             "GET",
-            f"{JOBS}/{watched.job_id}",
+            job_path(watched.job_id),
             params={"wait": wait_s} if wait_s else None,
             headers={"If-None-Match": watched.etag} if watched.etag else {},
             idle_s=wait_s + 30.0,
@@ -101,7 +101,7 @@ class Watcher:
         return watched.take(read_model(JobView, response)), again_s
 
     async def _stream(self, watched: Watched) -> AsyncGenerator[Sight, None]:
-        reader = EventReader(self._connection, f"{JOBS}/{watched.job_id}/events", silence_s=_SILENCE_S)
+        reader = EventReader(self._connection, f"{job_path(watched.job_id)}/events", silence_s=_SILENCE_S)
         reader.last_event = watched.last_event
         seen = 0  # images the resource told of before the stream did
         async with reader:

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import httpx2
 import pytest
 
 from arachne.client import (
     AsyncClient,
+    ClientError,
     ClientSettings,
     SignatureRejected,
     UnexpectedAnswer,
@@ -45,6 +47,7 @@ class Played:
         self.expires_in = expires_in
         self.tokens = 0
         self.sent: list[str] = []
+        self.paths: list[bytes] = []
 
     async def __call__(self, request: httpx2.Request) -> httpx2.Response:
         """The next answer, or a token."""
@@ -56,6 +59,7 @@ class Played:
             told = {"access_token": f"t{self.tokens}", "token_type": "Bearer", "expires_in": self.expires_in}
             return httpx2.Response(200, json=told)
         self.sent.append(request.headers["Authorization"])
+        self.paths.append(request.url.raw_path)
         return _give(self.answers.pop(0)) if self.answers else httpx2.Response(200, json={"ok": True, "new": 1})
 
     def client(self, **options: float) -> AsyncClient:
@@ -254,6 +258,44 @@ def test_an_address_that_can_be_none_is_refused(url: str, monkeypatch: pytest.Mo
     monkeypatch.setenv("ARACHNE_TOKEN_URL", url)
     with pytest.raises(SetupError, match="ARACHNE_TOKEN_URL"):
         AsyncClient("http://127.0.0.1:9", client_id="c", client_secret="s")
+
+
+def test_a_client_is_of_one_event_loop() -> None:
+    """As one that lives longer than an `asyncio.run`: that is said before anything is sent by the other."""
+    played = Played()
+    client = played.client()
+    asyncio.run(client.check())
+    with pytest.raises(ClientError, match="event loop"):
+        asyncio.run(client.check())
+    assert len(played.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("../../webhooks/whe_1", b"..%2F..%2Fwebhooks%2Fwhe_1"),
+        *(("..", b"%2E%2E"), ("a/b", b"a%2Fb"), ("a?b=1", b"a%3Fb%3D1"), ("a#b", b"a%23b"), ("é", b"%C3%A9")),
+    ],
+)
+async def test_an_id_leads_nowhere_else(given: str, told: bytes) -> None:
+    """Such as one that a user of the program wrote."""
+    played = Played()
+    async with played.client() as arachne:
+        for call in (
+            arachne.job(given),
+            arachne.delete(given),
+            arachne.document(given),
+            arachne.webhooks.remove(given),
+            arachne.webhooks.delivery("whe_1", given),
+            anext(arachne.results(given)),
+        ):
+            with suppress(UnexpectedAnswer):
+                await call
+    job, endpoint = b"/api/extract/image-jobs/" + told, b"/api/webhooks/"
+    assert played.paths == [
+        *(job, job, job + b"/images/0/result?format=json"),
+        *(endpoint + told, endpoint + b"whe_1/deliveries/" + told, job + b"?include=results"),
+    ]
 
 
 async def test_a_member_of_a_list_in_another_form_is_told_in_a_line() -> None:
