@@ -26,6 +26,7 @@ class JobView {
     this.state = el("div", { class: "row" });
     this.meter = el("progress", { max: 100, "aria-label": "Finished" });
     this.told = el("p", { class: "hint" });
+    this.progress = el("div", { class: "progress" }, this.meter, this.told);
     this.facts = el("details", { class: "facts" }, el("summary", {}, "About this job"));
     this.acts = el("div", { class: "row" });
     this.list = el("ol", { class: "images", start: 0 });
@@ -37,7 +38,7 @@ class JobView {
     replace(
       place,
       el("div", { class: "row head" }, el("div", { class: "row" }, title, this.state), this.acts),
-      el("div", { class: "progress" }, this.meter, this.told),
+      this.progress,
       el("div", { class: many ? "split" : "" }, many && aside, this.stage),
       this.facts,
     );
@@ -84,6 +85,7 @@ class JobView {
     this.meter.value = job.progress.percent;
     this.meter.hidden = job.finished;
     this.told.textContent = this.tell();
+    this.progress.hidden = job.finished && !this.told.textContent;
     this.offerActions();
     const [summary] = this.facts.children;
     replace(
@@ -115,7 +117,8 @@ class JobView {
 
   tell() {
     const { queue, progress, finished } = this.job;
-    const done = finished && progress.total === 1 && !progress.failed && !progress.cancelled;
+    const plain = progress.total === 1 || (!progress.cached && !progress.degraded); // the heading says it all
+    const done = finished && plain && !progress.failed && !progress.cancelled;
     const parts = [done ? "" : `Screenshots: ${writeProgress(progress)}`];
     if (queue && !finished) {
       parts.push(queue.position ? `${count(queue.position, "image")} before the next` : "next in turn");

@@ -47,6 +47,9 @@ def test_picked_screenshots_are_read_while_one_watches(console: Console, images:
     assert [image["name"] for image in job["images"]] == [PICTURE, "chat.png"]
     assert any(url.endswith(f"/{job['job_id']}/events") for url in console.requests) or job["cached"]
     expect(page.locator(".images .done")).to_have_count(2)
+    expect(page.locator(".progress")).to_be_visible(
+        visible=bool(job["progress"]["cached"])
+    )  # or the heading says it all
     page.locator(".images a", has_text=PICTURE).click()
     expect(page.locator(".reading")).to_contain_text("Invoice")
     await_picture(page)
