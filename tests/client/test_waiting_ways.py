@@ -11,6 +11,7 @@ from tests.http.conftest import Service
 from tests.http.pictures import png
 from tests.http.worker import Worker
 
+NEVER_S = 3600.0  # until a client that hears nothing looks for itself
 POLL = r"^GET /api/extract/image-jobs/job_\w+$"
 
 
@@ -20,10 +21,13 @@ async def seen(wire: Wire, pattern: str, times: int = 1) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_the_stream_is_resumed_where_it_was_cut(new_client: NewClient, wire: Wire, live: Service) -> None:
+async def test_the_stream_is_resumed_where_it_was_cut(
+    new_client: NewClient, wire: Wire, live: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After the first events; what happens meanwhile isn't lost, and no other way is needed."""
     worker = await Worker(live).start()
     client = new_client()
+    monkeypatch.setattr(client, "_watcher", Watcher(client._connection, quiet_s=NEVER_S))
     call = asyncio.create_task(client.extract([png((1, 1, n)) for n in range(6)]))
 
     def watch(passing: Passing) -> None:
@@ -37,7 +41,8 @@ async def test_the_stream_is_resumed_where_it_was_cut(new_client: NewClient, wir
     found = await call
     assert all(image.result for image in found)
     assert wire.cuts == 1
-    assert wire.count(r"/events$") >= 1
+    assert wire.count(r"/events$") >= 2
+    assert wire.count(POLL) == 0
     assert client._watcher.way is Way.STREAM
 
 
@@ -60,10 +65,13 @@ async def test_events_that_are_held_back_give_way_to_long_polls(
     assert client._watcher.way is Way.LONG_POLL
 
 
-async def test_long_polls_that_fail_give_way_to_polls(new_client: NewClient, wire: Wire, live: Service) -> None:
+async def test_long_polls_that_fail_give_way_to_polls(
+    new_client: NewClient, wire: Wire, live: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Behind something that cuts whatever takes long."""
     worker = await Worker(live).start()
     client = new_client()
+    monkeypatch.setattr(client, "_watcher", Watcher(client._connection, quiet_s=NEVER_S))
 
     def watch(passing: Passing) -> None:
         if passing.request.endswith("/events") or "wait=" in passing.request:
