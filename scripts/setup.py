@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -136,15 +137,40 @@ def install(installer: list[str], arguments: list[str]) -> None:
     Raises:
         SetupError: they are not; the installer's own last lines say why.
     """
-    quiet = ["--quiet"] if installer[0].endswith("uv") else ["--quiet", "--disable-pip-version-check"]
+    options = ["--quiet"] if installer[0].endswith("uv") else ["--disable-pip-version-check", "--progress-bar=off"]
     env = os.environ | {"PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore", "PYTHONWARNINGS": "ignore"}
     env |= {"PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1"} if not has_writable_cache() else {}
-    done = subprocess.run(
-        [*installer, *quiet, *arguments], env=env, capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    if done.returncode:
-        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
+    command = [*installer, *options, *arguments]
+    with subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", cwd=ROOT
+    ) as process:
+        assert process.stdout
+        said = watch(process.stdout)
+    if process.returncode:
+        tail = "".join(said[-15:]).strip()
         raise SetupError(f"{tail}\nThe packages could not be installed; the lines above say why. Then try again.")
+
+
+def watch(lines: Iterable[str]) -> list[str]:
+    """What the installer said; a terminal shows meanwhile how far it is."""
+    said, found = [], 0
+    try:
+        for line in lines:
+            said.append(line)
+            if line.startswith(("Collecting ", "Processing ")):
+                found += 1
+                hint(f"  {found} packages found")
+            elif found and line.startswith("Installing "):
+                hint(f"  {found} packages found, installing them")
+    finally:
+        hint("")
+    return said
+
+
+def hint(text: str) -> None:
+    """A passing remark, in the place of the last one."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def has_writable_cache() -> bool:

@@ -3,6 +3,7 @@
 import importlib.util
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -99,3 +100,27 @@ def test_a_busy_machine_costs_no_environment(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(module.subprocess, "run", start)
     with pytest.raises(module.SetupError, match="less busy"):
         module.starts(Path("python"))
+
+
+_PIP = """print('Collecting a==1')
+print('Processing /wheels/b-2-py3-none-any.whl')
+print('Installing collected packages: a, b')
+import sys
+sys.exit('ERROR: no space left')"""
+
+
+def test_a_terminal_shows_how_far_the_installer_is(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing of it stays there; what the installer said last is told where it fails."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with pytest.raises(setup.SetupError, match=r"no space left\nThe packages could not be installed"):
+        setup.install([sys.executable, "-u", "-c", _PIP], [])
+    shown = capsys.readouterr().err
+    hints = ["  1 packages found", "  2 packages found", "  2 packages found, installing them", ""]
+    assert shown == "".join(f"\r\033[K{one}" for one in hints)
+
+
+def test_where_nobody_watches_nothing_passes_by(setup: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    setup.install([sys.executable, "-c", "print('Collecting a==1')"], [])
+    assert capsys.readouterr() == ("", "")
