@@ -108,6 +108,7 @@ def extract(
 ) -> None:
     """Read images."""
     from arachne.cli.extract_inputs import find_images, is_alone
+    from arachne.cli.signals import ended_as_by_ctrl_c
 
     lists = {"languages": _split(languages), "stages": _split(stages)}
     there = {"model": model, "prompt": prompt, "cache": cache}
@@ -124,10 +125,11 @@ def extract(
     _check_folder(names, format, out)
     images = find_images(names, apart_from=out)
     make_sink = partial(_make_sink, images, format, out, alone=alone, overwrite=overwrite)
-    if local:
-        failed = _read_here(images, terms.options, format, make_sink(None), data_dir)
-    else:
-        failed = _read_there(names, images, terms, format, make_sink, wait=not no_wait, anew=anew)
+    with ended_as_by_ctrl_c():
+        if local:
+            failed = _read_here(images, terms.options, format, make_sink(None), data_dir)
+        else:
+            failed = _read_there(names, images, terms, format, make_sink, wait=not no_wait, anew=anew)
     if failed:
         raise typer.Exit(1)
 
@@ -220,7 +222,10 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
     for one in given:
         if "=" not in one:
             raise typer.BadParameter(f"{one!r} is no KEY=VALUE.", param_hint="--metadata")
-    return {key: value for key, _, value in (one.partition("=") for one in given)}
+    pairs = [(key, value) for key, _, value in (one.partition("=") for one in given)]
+    if len(dict(pairs)) < len(pairs):
+        raise typer.BadParameter("A key is given twice.", param_hint="--metadata")
+    return dict(pairs)
 
 
 def _split(given: list[str] | None) -> list[str] | None:

@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 import httpx2
 
 from arachne.cli.output import say, shown
+from arachne.cli.signals import heeded
 from arachne.client.refusals import read_mapping
 from arachne.client.settings import is_http_url
 from arachne.errors import OutputLost, SetupError
@@ -37,7 +38,7 @@ def check_forwarding(url: str) -> None:
 @contextmanager
 def ended_by_signals(ended: threading.Event) -> Iterator[None]:
     """A block in which SIGINT and SIGTERM set this."""
-    former = {one: signal.signal(one, lambda *_: ended.set()) for one in (signal.SIGINT, signal.SIGTERM)}
+    former = {one: signal.signal(one, lambda *_: ended.set()) for one in (signal.SIGINT, *heeded())}
     try:
         yield
     finally:

@@ -47,6 +47,7 @@ def usage(
     """Show what was used from one day to before another, this month so far by default."""
     if context.invoked_subcommand is not None:
         return
+    _check_form(csv=csv, json=json)
     query = {name: value for name, value in (("from", start), ("to", end), ("group", group.value)) if value}
     is_ours = _is_operator(account, data_dir)
     found = _sum_up(query, account, data_dir) if is_ours else _ask_sums(query)
@@ -68,6 +69,7 @@ def statement(
     data_dir: DataDir = None,
 ) -> None:
     """Show what is due for a month: a line for each kind of image and price, summed and rounded once."""
+    _check_form(csv=csv, json=json)
     month = month or f"{datetime.now(UTC):%Y-%m}"
     told = _state(month, account, data_dir) if _is_operator(account, data_dir) else _ask_statement(month)
     lines = told.rows("lines")
@@ -81,6 +83,11 @@ def statement(
     else:
         print_rows(lines, _LINE, as_json=False)
         print_record({name: value for name, value in told.items() if name != "lines"}, as_json=False)
+
+
+def _check_form(*, csv: bool, json: bool) -> None:
+    if csv and json:
+        raise typer.BadParameter("Either --csv or --json: one output has one form.")
 
 
 def _is_operator(account: str | None, data_dir: Path | None) -> bool:
