@@ -101,22 +101,26 @@ class Run:
         return jobs
 
     async def _work(self) -> None:
-        fault: BaseException | None = None
         try:
-            for item in self._items:
-                if item.error is not None:
-                    await self._ready.put(make_failed(item, item.error))
+            await self._ready.put(await self._serve_all())
+        except asyncio.CancelledError:
+            self._give_up()
+            raise
+
+    async def _serve_all(self) -> BaseException | None:
+        """What ended it before its time, if something did."""
+        for item in self._items:
+            if item.error is not None:
+                await self._ready.put(make_failed(item, item.error))
+        try:
             async with asyncio.TaskGroup() as group:
                 for chunk in self._chunks:
                     await self._jobs.acquire()
                     task = group.create_task(self._serve(chunk))
                     task.add_done_callback(lambda _: self._jobs.release())
         except BaseExceptionGroup as failed:
-            fault = unwrap(failed)
-        except asyncio.CancelledError:
-            self._give_up()
-            raise
-        await self._ready.put(fault)
+            return unwrap(failed)
+        return None
 
     def _give_up(self) -> None:
         """Whoever still takes results is told that the client was closed."""

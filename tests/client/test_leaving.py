@@ -14,6 +14,7 @@ from tests.client.test_waiting_ways import seen
 from tests.client.wire import Wire
 from tests.http.pictures import png
 
+AHEAD = 100  # results that are kept for whoever takes them
 LARGE_BYTES = 64 * 1024 * 1024  # more than the buffers on the way hold
 
 
@@ -111,6 +112,20 @@ async def test_whoever_takes_results_is_told_that_the_client_was_closed(
     for told in (call, client.call("GET", "/x")):
         with pytest.raises(ClientError, match="closed"):
             await told
+
+
+@pytest.mark.parametrize("number", [AHEAD + 1, 3 * AHEAD])
+async def test_a_closed_client_leaves_nobody_waiting_for_results_that_were_ready(number: int) -> None:
+    """Where all of them were and the end was not, and where there were more to come."""
+    client = AsyncClient("http://127.0.0.1:9", token="t")
+    results = client.iter_results(["no/such/file.png"] * number)
+    await anext(results)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(ClientError, match="closed"):
+        async with asyncio.timeout(60):
+            await anext(results)
 
 
 @pytest.mark.usefixtures("live")
