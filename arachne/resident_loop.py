@@ -48,7 +48,7 @@ class ResidentLoop:
         return task
 
     async def run(self, stop: asyncio.Event, look: Callable[[], Awaitable[object]]) -> None:
-        """`look` over and over until `stop` is set; what is under way then has a few seconds to end."""
+        """`look` over and over until `stop` is set; what is under way then, or at any other end, has seconds to end."""
         self._loop = asyncio.get_running_loop()
         stopping = asyncio.create_task(stop.wait())
         stopping.add_done_callback(lambda _: self._signal.set())
@@ -59,10 +59,10 @@ class ResidentLoop:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._signal.wait(), self._tick_s)
                 await asyncio.sleep(_REFILL_S)  # one claim serves the wake-ups of these milliseconds
-            await self._drain()
         finally:
             self._loop = None
             stopping.cancel()
+            await self._drain()
 
     async def settle(self, look: Callable[[], Awaitable[object]]) -> None:
         """Nothing more is due and nothing is under way."""
