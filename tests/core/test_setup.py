@@ -12,6 +12,7 @@ import pytest
 SCRIPTS = Path(__file__).parent.parent.parent / "scripts"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("script", "options"), [("run", "['--no-dev']"), ("test", "[]")])
 def test_showing_the_service_takes_no_tools_of_development(tmp_path: Path, script: str, options: str) -> None:
     """`scripts/run` asks for what runs the service alone, `scripts/test` for all."""

@@ -92,12 +92,17 @@ def test_a_collector_that_hangs_keeps_no_process_from_ending(monkeypatch: pytest
 
 
 def test_without_an_endpoint_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No span, no traceparent, and the packages may be absent."""
+    """No span, no traceparent."""
     for name in tracing.ENDPOINTS:
         monkeypatch.delenv(name, raising=False)
     with tracing.traced("api"), tracing.span("x", GIVEN) as span:
         assert span.traceparent is None
         tracing.begin("y")()
+
+
+@pytest.mark.processes
+def test_the_packages_may_be_absent() -> None:
+    """All parts can be loaded, and nothing is traced."""
     script = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from arachne import tracing; import arachne.http.app, arachne.actors.gpu, arachne.actors.io\n"
