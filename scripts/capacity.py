@@ -201,6 +201,23 @@ def positive(text: str) -> int:
     return found
 
 
+def read_figures(file: str) -> Any:
+    """A line of scripts/bench/demand.
+
+    Raises:
+        argparse.ArgumentTypeError: there is none in the file.
+    """
+    try:
+        figures = json.loads(Path(file).read_text())
+        for name in (*LEVELS, "cached"):
+            read_cost(figures, name)
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{file} can't be read: {error}") from None
+    except (KeyError, TypeError):
+        raise argparse.ArgumentTypeError(f"{file} is no line of scripts/bench/demand") from None
+    return figures
+
+
 def main() -> None:
     """Print what is needed, or draw the picture."""
     parser = argparse.ArgumentParser(prog="scripts/capacity", description=__doc__)
@@ -216,11 +233,11 @@ def main() -> None:
     parser.add_argument("--original-days", type=amount, default=7.0, help="ARACHNE_ORIGINAL_RETENTION_S in days")
     parser.add_argument("--worker-price", type=amount, help="of a machine for a GPU worker, an hour")
     parser.add_argument("--model-server-price", type=amount, help="of a machine for a model server, an hour")
-    parser.add_argument("--figures", type=Path, default=FIGURES, help="a line of scripts/bench/demand")
+    parser.add_argument("--figures", type=read_figures, default=str(FIGURES), help="a line of scripts/bench/demand")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw images a second by workers instead")
     given = parser.parse_args()
-    figures = json.loads(given.figures.read_text())
+    figures = given.figures
     means = Means(given.stage_processes, given.busy, given.result_days, given.original_days)
     if given.plot is not None:
         given.plot.write_text(draw(lines(figures, means)))

@@ -115,6 +115,20 @@ def test_a_number_that_can_be_none_is_refused(
     assert (refused.value.code, printed.out, words[0] in printed.err.splitlines()[-1]) == (2, "", True)
 
 
+@pytest.mark.parametrize("text", [None, "", "{}", "[]", '{"images": {"fast": {}}}'])
+def test_figures_that_are_none_are_refused(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    """With the name of their file."""
+    file = tmp_path / "figures.json"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setattr(sys, "argv", ["capacity", "--figures", str(file)])
+    with pytest.raises(SystemExit) as refused:
+        model.main()
+    assert (refused.value.code, str(file) in capsys.readouterr().err) == (2, True)
+
+
 def test_nothing_needs_one_of_each_part(
     model: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
