@@ -13,6 +13,7 @@ from arachne.client.connection import Call, Connection, Params
 from arachne.client.exchange import Exchange
 from arachne.client.gathering import gather, pages
 from arachne.client.paths import JOBS, job_path
+from arachne.client.refusals import read_object
 from arachne.client.results import Extracted, ProgressListener, Submission, make_extracted
 from arachne.client.run import Run, unwrap
 from arachne.client.settings import ClientSettings
@@ -20,7 +21,7 @@ from arachne.client.sources import Source, find_items
 from arachne.client.terms import Terms
 from arachne.client.watching import Watcher
 from arachne.client.webhook_endpoints import AsyncWebhooks
-from arachne.errors import Unfinished
+from arachne.errors import UnexpectedAnswer, Unfinished
 from arachne.schemas.job import JobStatus, JobSummary, JobView
 from arachne.schemas.listing import EventList, ModelView
 from arachne.schemas.queries import Format
@@ -74,7 +75,9 @@ class AsyncClient:
         Raises:
             ArachneError: it is not so; says why.
         """
-        await self._connection.send(Call("GET", "/healthz", insist=False))
+        answer = await self._connection.send(Call("GET", "/healthz", insist=False))
+        if read_object(answer).get("status") != "ok":
+            raise UnexpectedAnswer(f"{answer.url} doesn't answer as the service does. Check ARACHNE_URL.")
 
     async def extract(
         self, sources: Iterable[Source], *, on_progress: ProgressListener | None = None, **terms: Unpack[Terms]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import httpx2
 import pytest
@@ -36,6 +37,11 @@ BODY = b'{"test": 2432232314}'
 def problem(status: int, code: str, **headers: str) -> httpx2.Response:
     told = {"type": "t", "title": "t", "status": status, "detail": "why", "code": code, "request_id": "r"}
     return httpx2.Response(status, json=told, headers=headers)
+
+
+def alive() -> httpx2.Response:
+    """What the service says of its health."""
+    return httpx2.Response(200, json={"status": "ok"})
 
 
 class Played:
@@ -206,7 +212,7 @@ def test_webhooks_are_verified() -> None:
 
 async def test_a_service_is_looked_at_once_with_the_token_that_is_used_then() -> None:
     """What would be tried again elsewhere is told at once."""
-    played = Played(problem(503, "unavailable", **{"Retry-After": "0"}))
+    played = Played(problem(503, "unavailable", **{"Retry-After": "0"}), alive())
     async with played.client() as arachne:
         with pytest.raises(Unavailable):
             await arachne.check()
@@ -260,9 +266,18 @@ def test_an_address_that_can_be_none_is_refused(url: str, monkeypatch: pytest.Mo
         AsyncClient("http://127.0.0.1:9", client_id="c", client_secret="s")
 
 
+@pytest.mark.parametrize("answer", [{"text": "<html>hi</html>"}, {"json": {}}, {"json": {"status": "up"}}, {}])
+async def test_another_server_is_not_taken_for_the_service(answer: dict[str, Any]) -> None:
+    """Before images are sent to it."""
+    played = Played(httpx2.Response(200, **answer))
+    async with played.client() as arachne:
+        with pytest.raises(UnexpectedAnswer, match="ARACHNE_URL"):
+            await arachne.check()
+
+
 def test_a_client_is_of_one_event_loop() -> None:
     """As one that lives longer than an `asyncio.run`: that is said before anything is sent by the other."""
-    played = Played()
+    played = Played(alive())
     client = played.client()
     asyncio.run(client.check())
     with pytest.raises(ClientError, match="event loop"):
