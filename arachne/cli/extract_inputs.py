@@ -156,20 +156,23 @@ def _expand(name: str, apart_from: Path | None) -> Iterator[Input]:
 
 def _look_at(name: str, apart_from: Path | None) -> Iterator[Input]:
     """A folder's images, or a file, or why it is none."""
-    path = Path(name)
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        yield Input(name, NotFound("There is no such file."))
-    except OSError as error:
-        yield Input(name, FetchFailed(f"The file can't be read: {error.strerror}."))
-    except ValueError:  # a null byte
-        yield Input(name, NotFound("There is no such file: no name is like this."))
+    if is_folder(name):
+        yield from _search(Path(name), apart_from)
     else:
-        if stat.S_ISDIR(mode):
-            yield from _search(path, apart_from)
-        else:
-            yield Input(name, None if stat.S_ISREG(mode) else FetchFailed("It is neither a file nor a folder."))
+        yield Input(name, _fault_of(name))
+
+
+def _fault_of(name: str) -> ArachneError | None:
+    """Why this is no file that can be read, where it is none."""
+    try:
+        mode = Path(name).stat().st_mode
+    except FileNotFoundError:
+        return NotFound("There is no such file.")
+    except OSError as error:
+        return FetchFailed(f"The file can't be read: {error.strerror}.")
+    except ValueError:  # a null byte
+        return NotFound("There is no such file: no name is like this.")
+    return None if stat.S_ISREG(mode) else FetchFailed("It is neither a file nor a folder.")
 
 
 def _stdin() -> BinaryIO:
@@ -202,6 +205,6 @@ def _search(folder: Path, apart_from: Path | None) -> Iterator[Input]:
         if isinstance(one, OSError):
             yield Input(os.fsdecode(one.filename), FetchFailed(f"The folder can't be read: {one.strerror}."))
         else:
-            yield Input(str(one))
+            yield Input(str(one), _fault_of(str(one)))
     if not found:
         yield Input(str(folder), NotFound("The folder holds no images."))

@@ -45,8 +45,21 @@ def test_what_may_not_be_looked_at_fails_alone(monkeypatch: pytest.MonkeyPatch) 
         return look(path, **options)
 
     monkeypatch.setattr(os, "stat", refuse)
-    first, second = find_images(["closed/a.png", "b.png"])
-    assert (first.error is not None and first.error.code, second.error) == ("fetch_failed", None)
+    for given in (["closed/a.png", "b.png"], ["closed", "b.png"]):
+        first, second = find_images(given)
+        assert first.error is not None
+        assert (first.error.code, "Permission denied" in first.error.message) == ("fetch_failed", True)
+        assert second.error is None
+
+
+def test_what_is_no_file_in_a_folder_is_told_beside_the_others() -> None:
+    """A link that leads nowhere or round, and what is no file."""
+    make("in/c.png")
+    Path("in/a.png").symlink_to("nowhere.png")
+    Path("in/b.png").symlink_to("b.png")
+    os.mkfifo("in/d.png")
+    codes = [one.error.code if one.error else None for one in find_images(["in"])]
+    assert codes == ["not_found", "fetch_failed", None, "fetch_failed"]
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ class Full(io.BytesIO):
 
 def test_where_no_more_can_be_noted_the_command_goes_on_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """Once, however much there is to note; what stands in whole lines holds the next time."""
-    disk = Full(200)
+    disk = Full(150)
     journal = Journal(disk)
     first = journal.plan([("a.png", "1")])
     second = journal.plan([("b.png", "1")])
