@@ -6,7 +6,7 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
-from threading import Event, Lock, Thread, current_thread
+from threading import Lock, Thread, current_thread
 from typing import Generic, TypeVar, cast
 
 from arachne.client.connection import CLOSED
@@ -22,6 +22,7 @@ class _Loop:
 
     def __init__(self) -> None:
         self.streams: set[AsyncIterator[object]] = set()
+        self.is_stopping = False
         self._ready = Future[asyncio.AbstractEventLoop]()
         self._pid = os.getpid()
         self._thread = Thread(target=self._serve, name="arachne-client", daemon=True)
@@ -40,6 +41,7 @@ class _Loop:
 
     def stop(self) -> None:
         """End it, with the streams that somebody left open; tasks are cancelled."""
+        self.is_stopping = True
         if self.is_here and self._thread.is_alive():
             self.loop.call_soon_threadsafe(lambda: self.loop.create_task(self._wind_up()))
             if not self.is_mine:
@@ -103,7 +105,7 @@ class Portal:
     def __init__(self) -> None:
         self._running: _Loop | None = None
         self._finalizer: weakref.finalize[[], Portal] | None = None
-        self._closed = Event()
+        self._closed = False
         self._lock = Lock()
 
     def run(self, function: Callable[[], Awaitable[T]]) -> T:
@@ -114,9 +116,11 @@ class Portal:
         """
         call = _Call(function)
         with self._lock:
-            if self._closed.is_set():
+            if self._closed:
                 raise ClientError(CLOSED)
             running = self._start()
+            if running.is_stopping:  # as the program does
+                raise ClientError(CLOSED)
             if not running.is_here:
                 raise ClientError("This client was used before this process was forked. Make another here.")
             if running.is_mine:
@@ -128,7 +132,7 @@ class Portal:
             if not call.outcome.done():
                 running.loop.call_soon_threadsafe(call.cancel)
                 wait([call.outcome])
-            elif self._closed.is_set() and isinstance(error, CancelledError):  # by another thread
+            elif running.is_stopping and isinstance(error, CancelledError):  # by another thread, or the program's end
                 raise ClientError(CLOSED) from None
             raise
 
@@ -142,14 +146,14 @@ class Portal:
 
     def close(self, function: Callable[[], Awaitable[None]]) -> None:
         """Nothing of the loop is left; `function` is the last that ran on it."""
-        if self._closed.is_set():
+        if self._closed:
             return
         try:
             if self._running is not None and self._running.is_here:
                 self.run(function)
         finally:
             with self._lock:
-                self._closed.set()
+                self._closed = True
             if self._finalizer is not None:
                 self._finalizer()
 

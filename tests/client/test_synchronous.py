@@ -206,8 +206,9 @@ def test_a_listener_can_not_wait_for_its_own_client() -> None:
             arachne._portal.run(listen)
 
 
-def test_threads_that_wait_are_told_when_another_closes_the_client() -> None:
-    """Those who take an iterator's members as well."""
+@pytest.mark.parametrize("by_program", [False, True])
+def test_threads_that_wait_are_told_when_another_closes_the_client(by_program: bool) -> None:
+    """Those who take an iterator's members as well; also where it is the program that ends."""
     portal, begun = Portal(), [Event(), Event()]
 
     async def wait() -> None:
@@ -223,10 +224,16 @@ def test_threads_that_wait_are_told_when_another_closes_the_client() -> None:
         told = [threads.submit(portal.run, wait), threads.submit(lambda: next(portal.iterate(stream())))]
         for one in begun:
             assert one.wait(60)
-        portal.close(nothing)
+        if by_program:
+            assert portal._finalizer is not None
+            portal._finalizer()
+        else:
+            portal.close(nothing)
         for waiting in told:
             with pytest.raises(ClientError, match="closed"):
                 waiting.result(60)
+        with pytest.raises(ClientError, match="closed"):
+            portal.run(nothing)
 
 
 @pytest.mark.parametrize("options", [{"uploads": 0}, {"uploads": -1}, {"max_wait_s": -1}, {"max_wait_s": float("nan")}])
