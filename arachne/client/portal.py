@@ -6,7 +6,7 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
-from threading import Lock, Thread, current_thread
+from threading import Event, Lock, Thread, current_thread
 from typing import Generic, TypeVar, cast
 
 from arachne.client.connection import CLOSED
@@ -22,7 +22,7 @@ class _Loop:
 
     def __init__(self) -> None:
         self.streams: set[AsyncIterator[object]] = set()
-        self.is_stopping = False
+        self.stopping = Event()
         self._ready = Future[asyncio.AbstractEventLoop]()
         self._pid = os.getpid()
         self._thread = Thread(target=self._serve, name="arachne-client", daemon=True)
@@ -41,7 +41,7 @@ class _Loop:
 
     def stop(self) -> None:
         """End it, with the streams that somebody left open; tasks are cancelled."""
-        self.is_stopping = True
+        self.stopping.set()
         if self.is_here and self._thread.is_alive():
             self.loop.call_soon_threadsafe(lambda: self.loop.create_task(self._wind_up()))
             if not self.is_mine:
@@ -119,7 +119,7 @@ class Portal:
             if self._closed:
                 raise ClientError(CLOSED)
             running = self._start()
-            if running.is_stopping:  # as the program does
+            if running.stopping.is_set():  # as the program does
                 raise ClientError(CLOSED)
             if not running.is_here:
                 raise ClientError("This client was used before this process was forked. Make another here.")
@@ -132,7 +132,7 @@ class Portal:
             if not call.outcome.done():
                 running.loop.call_soon_threadsafe(call.cancel)
                 wait([call.outcome])
-            elif running.is_stopping and isinstance(error, CancelledError):  # by another thread, or the program's end
+            elif running.stopping.is_set() and isinstance(error, CancelledError):  # by the program's end
                 raise ClientError(CLOSED) from None
             raise
 
