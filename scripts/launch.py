@@ -104,10 +104,10 @@ def create_account(data_dir: Path, name: str) -> dict[str, str]:
 
 
 def recall_account(data_dir: Path) -> dict[str, str] | None:
-    """What `keep_account` kept in this data folder."""
+    """What `keep_account` kept in this data folder; None where it kept nothing, or an end came while it did."""
     try:
         account: dict[str, str] = json.loads((data_dir / KEPT).read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return None
     return account
 

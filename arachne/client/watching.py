@@ -142,7 +142,7 @@ class Watcher:
             failed = 0
             if sight is not None:
                 yield sight
-            if not long:
+            if not long or sight is None:  # something on the way may answer at once that nothing is new
                 await asyncio.sleep(again_s)
 
 

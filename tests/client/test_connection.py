@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -19,6 +20,7 @@ from arachne.client import (
     watching,
 )
 from arachne.client.connection import Call
+from arachne.client.watching import Watched, Watcher, Way
 from arachne.errors import InvalidToken, NotFound, RateLimited, RequestError, SetupError, Unavailable
 from arachne.signatures.signing import sign
 from tests.client.answers import make_job
@@ -346,3 +348,21 @@ def test_a_token_loses_the_end_of_its_line(monkeypatch: pytest.MonkeyPatch) -> N
     assert settings.token.get_secret_value() == "a-token"
     monkeypatch.setenv("ARACHNE_TOKEN", "")
     assert not ClientSettings().has_credentials
+
+
+async def test_long_polls_that_are_answered_at_once_come_no_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Than polls would, where something on the way says by itself that nothing is new."""
+    played = Played(*[httpx2.Response(304, headers={"Retry-After": "2"})] * 3, problem(404, "not_found"))
+    pauses: list[float] = []
+
+    async def sleep(delay_s: float) -> None:
+        pauses.append(delay_s)
+
+    async with played.client() as arachne:
+        watcher = Watcher(arachne._connection)
+        watcher.way = Way.LONG_POLL
+        monkeypatch.setattr("arachne.client.watching.asyncio", SimpleNamespace(sleep=sleep))
+        with pytest.raises(NotFound):
+            async for _ in watcher._poll(Watched("job_1")):
+                pass
+    assert pauses == [2.0, 2.0, 2.0]

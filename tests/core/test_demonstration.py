@@ -65,6 +65,15 @@ def test_an_account_that_is_gone_is_replaced(
     assert demo.sign_in(api, tmp_path, anew=False)["account_id"] == "acc_2"
 
 
+def test_an_account_that_was_half_written_is_replaced(demo: ModuleType, api: httpx.Client, tmp_path: Path) -> None:
+    """As by an end in the middle of it."""
+    demo.sign_in(api, tmp_path, anew=False)
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(kept.read_text()[:10])
+    assert demo.sign_in(api, tmp_path, anew=False)["account_id"] == "acc_2"
+    assert demo.sign_in(api, tmp_path, anew=False)["account_id"] == "acc_2"
+
+
 @pytest.mark.parametrize(
     ("is_terminal", "chosen", "told"),
     [(True, "auto", {"ARACHNE_LOG_FORMAT": "text"}), (True, "json", {}), (False, "auto", {})],

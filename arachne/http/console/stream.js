@@ -58,7 +58,10 @@ async function poll(url, signal, looked) {
         headers: etag ? { "If-None-Match": etag } : {},
         signal,
       });
-      if (response.status === 304) continue;
+      if (response.status === 304) {
+        await pause(PAUSE_MS, signal); // something on the way may answer at once
+        continue;
+      }
       etag = response.headers.get("ETag") ?? "";
       const job = await response.json();
       looked(job);
