@@ -41,7 +41,7 @@ class HttpProtocol(H11Protocol):
         app = self.app if others < self.max_connections else self._refuse
 
         async def with_abort(scope: Scope, receive: Receive, send: Send) -> None:
-            served = self._refuse_framing if _is_ambiguous(scope) else app
+            served = app if _is_understood(scope) else self._refuse_as_malformed
             await served({**scope, "extensions": {ABORT: transport.abort}}, receive, send)
 
         self.app = with_abort
@@ -89,7 +89,7 @@ class HttpProtocol(H11Protocol):
         problem.headers["Retry-After"] = str(RETRY_S)
         await problem(scope, receive, send)
 
-    async def _refuse_framing(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _refuse_as_malformed(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._malformed()(scope, receive, send)
 
     def _malformed(self) -> Response:
@@ -131,13 +131,15 @@ class HttpProtocol(H11Protocol):
             self._reader_timer = None
 
 
-def _is_ambiguous(scope: Scope) -> bool:
-    """Whether a proxy in front may see the end of the request elsewhere, and so another request after it.
+def _is_understood(scope: Scope) -> bool:
+    """Whether this is HTTP/1, and every proxy in front sees the end of the request where we see it.
 
-    Source: RFC 9112, section 6.1: Transfer-Encoding beside Content-Length, or of a client that knows only HTTP/1.0.
+    Source: RFC 9110, section 2.5: another major version means another protocol. RFC 9112, section 6.1:
+    Transfer-Encoding beside Content-Length, or of a client that knows only HTTP/1.0, may end elsewhere for others.
     """
-    names = {name for name, _ in scope["headers"]}
-    return b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] == "1.0")
+    version, names = scope["http_version"], {name for name, _ in scope["headers"]}
+    is_ambiguous = b"transfer-encoding" in names and (b"content-length" in names or version == "1.0")
+    return version.startswith("1.") and not is_ambiguous
 
 
 def bounded_protocol(common_headers: Mapping[str, str], max_connections: int) -> type[HttpProtocol]:
