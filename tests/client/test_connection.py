@@ -1,7 +1,6 @@
 """What is sent again, when, and with which token; the service is played by the test."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -9,77 +8,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from arachne.client import (
-    AsyncClient,
-    ClientError,
-    ClientSettings,
-    SignatureRejected,
-    UnexpectedAnswer,
-    Unreachable,
-    verify_webhook,
-    watching,
-)
+from arachne.client import ClientError, UnexpectedAnswer, Unreachable, watching
 from arachne.client.connection import Call
 from arachne.client.watching import Watched, Watcher, Way
-from arachne.errors import InvalidToken, NotFound, RateLimited, RequestError, SetupError, Unavailable
-from arachne.signatures.signing import sign
+from arachne.errors import InvalidToken, NotFound, RateLimited, RequestError, Unavailable
 from tests.client.answers import make_job
-
-Handler = Callable[[httpx2.Request], httpx2.Response]
-# Source: the test vector of the Standard Webhooks specification.
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-HEADERS = {
-    "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
-    "webhook-timestamp": "1614265330",
-    "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
-}
-BODY = b'{"test": 2432232314}'
-
-
-def problem(status: int, code: str, **headers: str) -> httpx2.Response:
-    told = {"type": "t", "title": "t", "status": status, "detail": "why", "code": code, "request_id": "r"}
-    return httpx2.Response(status, json=told, headers=headers)
-
-
-def alive() -> httpx2.Response:
-    """What the service says of its health."""
-    return httpx2.Response(200, json={"status": "ok"})
-
-
-class Played:
-    """A service that gives numbered tokens and answers in turn."""
-
-    def __init__(self, *answers: httpx2.Response | Exception, expires_in: int = 3600) -> None:
-        self.answers = list(answers)
-        self.token_answers: list[httpx2.Response | Exception] = []
-        self.expires_in = expires_in
-        self.tokens = 0
-        self.sent: list[str] = []
-        self.paths: list[bytes] = []
-
-    async def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        """The next answer, or a token."""
-        await asyncio.sleep(0)
-        if request.url.path == "/api/auth/token":
-            if self.token_answers:
-                return _give(self.token_answers.pop(0))
-            self.tokens += 1
-            told = {"access_token": f"t{self.tokens}", "token_type": "Bearer", "expires_in": self.expires_in}
-            return httpx2.Response(200, json=told)
-        self.sent.append(request.headers["Authorization"])
-        self.paths.append(request.url.raw_path)
-        return _give(self.answers.pop(0)) if self.answers else httpx2.Response(200, json={"ok": True, "new": 1})
-
-    def client(self, **options: float) -> AsyncClient:
-        """A client of this service."""
-        credentials = {"client_id": "cli_x", "client_secret": "s"}
-        return AsyncClient("http://x", transport=httpx2.MockTransport(self), **credentials, **options)  # type: ignore[arg-type]
-
-
-def _give(answer: httpx2.Response | Exception) -> httpx2.Response:
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+from tests.client.played import Played, alive, problem
 
 
 async def test_many_at_once_fetch_one_token() -> None:
@@ -202,16 +136,6 @@ async def test_refusals_are_the_services_own_classes(answer: httpx2.Response, ki
     assert getattr(caught.value, "code", None) == code
 
 
-def test_webhooks_are_verified() -> None:
-    """One of several secrets and signatures is enough; an old or changed one is refused, with a word that says why."""
-    several = HEADERS | {"webhook-signature": "v1,AAAA " + HEADERS["webhook-signature"]}
-    assert verify_webhook(["whsec_AAAA", SECRET], several, BODY, now_s=1614265330) == {"test": 2432232314}
-    for body, now_s, reason in ((BODY, 1614266000, "timestamp_too_old"), (BODY + b" ", 1614265330, "wrong_signature")):
-        with pytest.raises(SignatureRejected) as caught:
-            verify_webhook(SECRET, HEADERS, body, now_s=now_s)
-        assert caught.value.reason in {reason, "reserialised_body"}
-
-
 async def test_a_service_is_looked_at_once_with_the_token_that_is_used_then() -> None:
     """What would be tried again elsewhere is told at once."""
     played = Played(problem(503, "unavailable", **{"Retry-After": "0"}), alive())
@@ -231,41 +155,6 @@ async def test_a_token_that_can_be_none_is_not_sent(token: str) -> None:
     async with played.client() as arachne:
         with pytest.raises(UnexpectedAnswer):
             await arachne.call("GET", "/x")
-
-
-def test_of_several_secrets_the_right_one_says_what_is_wrong() -> None:
-    """Wherever it stands; one that can be none is told only where none is right."""
-    for secrets in ([SECRET, "whsec_AAAA"], ["whsec_AAAA", "whsec_!", SECRET]):
-        with pytest.raises(SignatureRejected) as caught:
-            verify_webhook(secrets, HEADERS, BODY, now_s=1614266000)
-        assert caught.value.reason == "timestamp_too_old"
-        assert verify_webhook(secrets, HEADERS, BODY, now_s=1614265330)
-    for none in ([], ["whsec_AAAA", "whsec_!"]):
-        with pytest.raises(SetupError):
-            verify_webhook(none, HEADERS, BODY, now_s=1614265330)
-
-
-@pytest.mark.parametrize("body", [b"not JSON", b"[]", b"[" * 100_000])
-def test_what_is_signed_and_no_event_is_unexpected(body: bytes) -> None:
-    headers = HEADERS | {"webhook-signature": sign(SECRET, HEADERS["webhook-id"], 1614265330, body)}
-    with pytest.raises(UnexpectedAnswer, match="secret"):
-        verify_webhook(SECRET, headers, body, now_s=1614265330)
-
-
-def test_headers_that_are_no_text_are_refused() -> None:
-    """As servers hand them over whose bytes are no UTF-8."""
-    with pytest.raises(SignatureRejected):
-        verify_webhook(SECRET, HEADERS | {"webhook-id": "\udcff"}, BODY)
-
-
-@pytest.mark.parametrize("url", ["http://[v1.x]/", "http://x\x01y", "http://[", "http://x:99999", "ftp://x", "x"])
-def test_an_address_that_can_be_none_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is sent, with the variable that names it."""
-    with pytest.raises(SetupError, match="ARACHNE_URL"):
-        AsyncClient(url, token="t")
-    monkeypatch.setenv("ARACHNE_TOKEN_URL", url)
-    with pytest.raises(SetupError, match="ARACHNE_TOKEN_URL"):
-        AsyncClient("http://127.0.0.1:9", client_id="c", client_secret="s")
 
 
 @pytest.mark.parametrize("answer", [{"text": "<html>hi</html>"}, {"json": {}}, {"json": {"status": "up"}}, {}])
@@ -321,33 +210,6 @@ async def test_a_member_of_a_list_in_another_form_is_told_in_a_line() -> None:
         with pytest.raises(UnexpectedAnswer, match="update arachne-vision") as caught:
             await anext(arachne.jobs())
     assert "\n" not in caught.value.message
-
-
-@pytest.mark.parametrize("token", ["secret token", "ก-token", "a\x00b"])
-def test_a_token_that_can_be_none_is_refused_without_being_shown(token: str) -> None:
-    """Before anything is sent."""
-    with pytest.raises(SetupError) as refused:
-        AsyncClient("http://127.0.0.1:9", token=token)
-    assert token not in refused.value.message
-
-
-@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "ftp://127.0.0.1:9", "http://[::1"])
-def test_a_proxy_that_can_not_be_used_is_told(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But where the service is on this machine, and no proxy is asked."""
-    monkeypatch.setenv("ALL_PROXY", proxy)
-    with pytest.raises(SetupError, match="ALL_PROXY"):
-        AsyncClient("http://service.example", token="t")
-    AsyncClient("http://127.0.0.1:9", token="t")
-
-
-def test_a_token_loses_the_end_of_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As files and shells leave it; an empty one is none."""
-    monkeypatch.setenv("ARACHNE_TOKEN", "a-token\n")
-    settings = ClientSettings()
-    assert settings.token is not None
-    assert settings.token.get_secret_value() == "a-token"
-    monkeypatch.setenv("ARACHNE_TOKEN", "")
-    assert not ClientSettings().has_credentials
 
 
 async def test_long_polls_that_are_answered_at_once_come_no_faster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from arachne.client import AsyncClient, Client, ClientError
 from arachne.client.portal import Portal
 from arachne.client.synchronous_webhooks import Webhooks
 from arachne.client.webhook_endpoints import AsyncWebhooks
-from tests.client.test_connection import Played
+from tests.client.played import Played
 
 
 def methods(kind: type) -> dict[str, list[inspect.Parameter]]:
