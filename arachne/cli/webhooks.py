@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from arachne.cli.clients import Answer, Service
     from arachne.client import ClientSettings
 
-_PATH = "/api/webhooks"
 _EPILOG = (
     "The service is found by ARACHNE_URL, http://127.0.0.1:8000 when unset, and signed in to with ARACHNE_TOKEN, "
     "or with ARACHNE_CLIENT_ID and ARACHNE_CLIENT_SECRET.\n\n"
@@ -49,7 +48,7 @@ def add(
     """Add an endpoint and print its secret, this once. Without --event it gets the ends of jobs."""
     wanted = {"url": url, "events": event or None, "description": description}
     with _connected() as remote:
-        made = remote.call("POST", _PATH, json={name: value for name, value in wanted.items() if value is not None})
+        made = remote.call("POST", _path(), json={name: value for name, value in wanted.items() if value is not None})
     print_record(made if json else _pick(made, "endpoint_id", "url", "events", "secret"), as_json=json)
     say("Keep the secret: it is not shown again.")
 
@@ -58,7 +57,7 @@ def add(
 def list_all(json: Json = False) -> None:
     """List the endpoints, oldest first."""
     with _connected() as remote:
-        rows = list(remote.every(_PATH))
+        rows = list(remote.every(_path()))
     shown = rows if json else [{name: _joined(row[name]) for name in _COLUMNS} for row in rows]
     print_rows(shown, _COLUMNS, as_json=json)
     if not rows:
@@ -83,7 +82,7 @@ def change(
     if not changes:
         raise typer.BadParameter("Say what: --url, --event, --description, --enable or --disable.")
     with _connected() as remote:
-        changed = remote.call("PATCH", f"{_PATH}/{_segment(endpoint)}", json=changes)
+        changed = remote.call("PATCH", _path(endpoint), json=changes)
     shown = changed if json else _pick(changed, *_COLUMNS)
     print_record(shown, as_json=json)
 
@@ -92,7 +91,7 @@ def change(
 def remove(endpoint: Endpoint) -> None:
     """Remove an endpoint; what was not yet sent to it is not sent any more."""
     with _connected() as remote:
-        remote.call("DELETE", f"{_PATH}/{_segment(endpoint)}")
+        remote.call("DELETE", _path(endpoint))
     say(f"{endpoint} is removed.")
 
 
@@ -106,7 +105,7 @@ def rotate(
 ) -> None:
     """Give an endpoint a new secret and print it, this once."""
     with _connected() as remote:
-        made = remote.call("POST", f"{_PATH}/{_segment(endpoint)}/rotate", json={"grace_seconds": grace})
+        made = remote.call("POST", _path(endpoint, "rotate"), json={"grace_seconds": grace})
     print_record(made if json else _pick(made, "secret", "old_secret_until"), as_json=json)
     if endpoint != "default":
         say("Keep the secret: it is not shown again.")
@@ -116,7 +115,7 @@ def rotate(
 def send_test(endpoint: Endpoint, json: Json = False) -> None:
     """Send `webhook.test` to an endpoint now and print what came of it. Exits with 1 if it failed."""
     with _connected() as remote:
-        attempt = remote.call("POST", f"{_PATH}/{_segment(endpoint)}/test")
+        attempt = remote.call("POST", _path(endpoint, "test"))
     shown = attempt if json else _pick(attempt, "at", "status_code", "ms", "failure", "response")
     print_record(shown, as_json=json)
     if attempt["failure"] is not None:
@@ -134,23 +133,21 @@ def deliveries(
     json: Json = False,
 ) -> None:
     """List the deliveries to an endpoint, or show one with its attempts."""
-    path = f"{_PATH}/{_segment(endpoint)}/deliveries"
     with _connected() as remote:
         if message is not None:
-            _show_delivery(remote.call("GET", f"{path}/{_segment(message)}"), as_json=json)
+            _show_delivery(remote.call("GET", _path(endpoint, "deliveries", message)), as_json=json)
             return
         wanted: dict[str, str | int] = {"limit": limit}
         wanted |= {name: value for name, value in (("status", status), ("event", event)) if value is not None}
-        rows = remote.call("GET", path, params=wanted).rows("data")
+        rows = remote.call("GET", _path(endpoint, "deliveries"), params=wanted).rows("data")
     print_rows(rows, _DELIVERY, as_json=json)
 
 
 @app.command()
 def redeliver(endpoint: Endpoint, message: Message, json: Json = False) -> None:
     """Send an event to an endpoint again, under the same id."""
-    path = f"{_PATH}/{_segment(endpoint)}/deliveries/{_segment(message)}/redeliver"
     with _connected() as remote:
-        delivery = remote.call("POST", path)
+        delivery = remote.call("POST", _path(endpoint, "deliveries", message, "redeliver"))
     print_record(delivery if json else _pick(delivery, *_DELIVERY), as_json=json)
 
 
@@ -167,7 +164,7 @@ def recover(
     wanted = {"since": since, "until": until, "dry_run": dry_run}
     asked = {name: value for name, value in wanted.items() if value is not None}
     with _connected() as remote:
-        found = remote.call("POST", f"{_PATH}/{_segment(endpoint)}/recover", json=asked)
+        found = remote.call("POST", _path(endpoint, "recover"), json=asked)
     rows = found.rows("data")
     if json:
         print_record(found, as_json=True)
@@ -220,9 +217,9 @@ def _secrets(settings: "ClientSettings", url: str) -> Iterator[list[str]]:
         )
     with open_client(settings) as remote:
         wanted = {"url": url, "events": ["*"], "description": "arachne webhooks listen"}
-        made = remote.call("POST", _PATH, json=wanted)
+        made = remote.call("POST", _path(), json=wanted)
         try:
-            yield [str(made["secret"]), str(remote.call("GET", f"{_PATH}/default/secret")["secret"])]
+            yield [str(made["secret"]), str(remote.call("GET", _path("default", "secret"))["secret"])]
         finally:
             _take_away(remote, str(made["endpoint_id"]))
 
@@ -236,7 +233,7 @@ def _take_away(remote: "Service", endpoint_id: str) -> None:
     from arachne.errors import ArachneError, NotFound
 
     try:
-        remote.call("DELETE", f"{_PATH}/{endpoint_id}")
+        remote.call("DELETE", _path(endpoint_id))
     except NotFound:
         pass  # somebody else has removed it
     except ArachneError:
@@ -257,9 +254,7 @@ def _show_delivery(delivery: "Answer", *, as_json: bool) -> None:
         print_record(delivery, as_json=True)
         return
     print_record(_pick(delivery, *_DELIVERY), as_json=False)
-    print_rows(
-        delivery.rows("attempts"), ["number", "at", "cause", "status_code", "ms", "failure", "response"], as_json=False
-    )
+    print_rows(delivery.rows("attempts"), _ATTEMPT, as_json=False)
 
 
 def _pick(record: dict[str, object], *names: str) -> dict[str, object]:
@@ -271,8 +266,8 @@ def _joined(value: object) -> object:
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _segment(given: str) -> str:
-    """An id as one segment of a path, whatever is in it."""
-    from arachne.client.paths import segment
+def _path(*segments: str) -> str:
+    """Where endpoints are, or what these ids and words name below them."""
+    from arachne.client.paths import WEBHOOKS, segment
 
-    return segment(given)
+    return "/".join([WEBHOOKS, *map(segment, segments)])

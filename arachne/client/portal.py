@@ -1,4 +1,8 @@
-"""An event loop in a thread of its own, for programs that have none."""
+"""An event loop in a thread of its own, for programs that have none.
+
+anyio's portal would do, but that its thread keeps a program that forgot to close its client from ever ending, and that
+a forked process waits for a thread it doesn't have.
+"""
 
 import asyncio
 import os

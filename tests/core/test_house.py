@@ -170,6 +170,22 @@ def test_script_can_be_executed(script: str) -> None:
     subprocess.run([shell, "-n", path], check=True)
 
 
+def test_launchers_have_what_they_start() -> None:
+    """Each finds the launcher from where it lies, can be executed, and has a Python file of its name beside it."""
+    shared = ROOT / "scripts" / "launcher.sh"
+    scripts = {
+        path: path.read_text() for path in committed() if path.suffix == "" and (ROOT / "scripts") in path.parents
+    }
+    launchers = [path for path, text in scripts.items() if "launcher.sh" in text]
+    assert ROOT / "scripts" / "bench" / "soak" in launchers
+    for path in launchers:
+        found = re.search(r'^\. "\$\(dirname -- "\$0"\)/(.+)"$', scripts[path], re.MULTILINE)
+        assert found
+        assert (path.parent / found[1]).resolve() == shared
+        assert path.stat().st_mode & 0o111
+        assert path.with_suffix(".py").is_file()
+
+
 def test_public_types_are_marked() -> None:
     """Users' type checkers read our annotations."""
     assert (ROOT / "arachne" / "py.typed").is_file()
